@@ -75,7 +75,7 @@ stage_deb() {
     install -m 644 -Dt "$documents" "$here/README.md"
     install -m 644 -Dt "$documents/docs" "$here"/docs/*.md "$here"/docs/*.svg
     mkdir "$documents/examples"
-    cp -r "$here/contrib/imaging" "$documents/examples"
+    cp -r "$here/contrib/imaging" "$here/contrib/config" "$documents/examples"
     gzip -9nc "$here/CHANGELOG.md" > "$documents/changelog.gz"
     gzip -9nc "$here/contrib/debian/changelog" > "$documents/changelog.Debian.gz"
     # The text of the licence ends the file, as the format wants it: indented, and with a dot for an empty line.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing to build and run treecast: Debian packages by apt, Rust by rustup where
 # there is none (or one that is too old). Says what it does; does nothing when all is there.
-# Usage: scripts/setup.sh [bench|fuzz|lint|package|test]...   extra tools for the make targets of these names
+# Usage: scripts/setup.sh [bench|fuzz|lint|package|style|test]...   extra tools for the make targets of these names
 set -eu
 
 RUST_NEEDED=1.88
@@ -56,7 +56,7 @@ for extra in "$@"; do
             need sockperf sockperf
             ;;
         fuzz) need c++ g++ ;;
-        lint) ;;
+        lint | style) ;;
         package)
             need dpkg-shlibdeps dpkg-dev
             need llvm-ar llvm
@@ -72,7 +72,7 @@ for extra in "$@"; do
             need dpkg-shlibdeps dpkg-dev
             need mmdebstrap mmdebstrap
             ;;
-        *) die "setup.sh: unknown extra '$extra': expected bench, fuzz, lint, package or test" ;;
+        *) die "setup.sh: unknown extra '$extra': expected bench, fuzz, lint, package, style or test" ;;
     esac
 done
 
@@ -133,6 +133,18 @@ if command -v rustup >/dev/null 2>&1; then
     rustup target add wasm32-unknown-unknown >/dev/null 2>&1 || true
 fi
 
+# style_tools: what checks the form of the code. Rust that is there already may have been installed without them.
+style_tools() {
+    ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1 || return 0
+    command -v rustup >/dev/null 2>&1 ||
+        die "cargo fmt and cargo clippy are missing: install rustfmt and clippy of the same version as rustc"
+    echo "treecast: installing rustfmt and clippy"
+    log=$(mktemp)
+    rustup component add rustfmt clippy >"$log" 2>&1 ||
+        die "rustup could not install rustfmt and clippy ($(why "$log")): mend the network, and try again"
+    rm -f "$log"
+}
+
 # cargo_tool NAME: builds a tool of cargo's when it is not there.
 cargo_tool() {
     command -v "$1" >/dev/null 2>&1 && return
@@ -188,6 +200,7 @@ python_tools() {
 for extra in "$@"; do
     case $extra in
         lint) cargo_tool cargo-deny ;;
+        style) style_tools ;;
         package)
             target=$(realpath "$(dirname "$0")/..")/target
             musl_target x86_64

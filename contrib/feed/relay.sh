@@ -4,7 +4,7 @@
 #   SPOOL           a folder of this relay alone. It holds what is on its way
 #   TICKET-COMMAND  prints the sender's ticket, such as 'ssh sender.example cat /srv/ticket'. It is asked again whenever the session has ended.
 #                   It has no standard input, so it must not ask for a password
-#   OPTION...       of treecast feed: --ticket-file or --announce for the receivers of the site, --rules with the sender's own rules,
+#   OPTION...       of treecast feed: --ticket-file or --to-standing any for the receivers of the site, --rules with the sender's own rules,
 #                   --keep as the sender's, so that a restart neither loses nor repeats files; --spool-bytes for what the site is slow to take
 # A sender that is started again without --session has another ticket: the relay asks for it when the old one has not worked for 10 s.
 # Ends with its treecast feed and that one's exit code, and on HUP, INT and TERM, when both halves have ended. Exit code 2: wrong arguments.

@@ -67,7 +67,7 @@ reach() {
 start=$(date +%s)
 for node in $(seq 1 "$receivers"); do power_on "$node"; done
 # Somebody whose key nobody trusts announces all the time.
-become s "$treecast" send --key ./stranger.pem --announce --wait-timeout 3600 image.raw > /dev/null 2>&1 &
+become s "$treecast" send --key ./stranger.pem --to-standing any --wait-timeout 3600 image.raw > /dev/null 2>&1 &
 pids[stranger]=$!
 send
 reach 20

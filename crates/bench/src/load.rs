@@ -18,7 +18,7 @@ use treecast_measure::tables::{Table, quantity, three_digits};
 
 use crate::{Result, Tell, crew::Crew, report::median, stage::OwnLab};
 
-/// The rates asked for, in packets per second (issue 18, Shows 2).
+/// The rates asked for, in packets per second.
 const RATES: [u32; 5] = [1, 10, 100, 1000, 10_000];
 /// The largest deviation from the rate asked for, as a share.
 const MAX_DEVIATION: f64 = 0.001;
@@ -95,7 +95,7 @@ pub fn measure(scope: &Scope, stop: Stop, tell: Tell) -> Result<Report> {
         tell(&format!("{rate} packets per second"));
         // Even the lowest rate sends several packets.
         let seconds = scope.seconds.max(5).to_string();
-        let sent = generate(&lab, &["--rate", &rate.to_string(), "--seconds", &seconds])?;
+        let sent = generate(&lab, &["--pps", &rate.to_string(), "--seconds", &seconds])?;
         report.rates.push(Rate::of(&sent).ok_or("the load generator has told no rate")?);
     }
     let (there, missing): (Vec<Tool>, Vec<Tool>) = TOOLS.into_iter().partition(|tool| tool.is_installed());
@@ -196,7 +196,7 @@ impl Tool {
     /// Sends as fast as it can. Returns the packets per second, by the tool's own count.
     fn send(self, lab: &OwnLab, seconds: u32) -> Result<f64> {
         let (seconds, bytes) = (seconds.to_string(), PACKET_BYTES.to_string());
-        let own = ["--rate", TOO_FAST, "--seconds", &seconds];
+        let own = ["--pps", TOO_FAST, "--seconds", &seconds];
         let told = match self {
             Self::SuperPackets => own_pps(&generate(lab, &[&own[..], &["--super-packets"]].concat())?),
             Self::SinglePackets => own_pps(&generate(lab, &own)?),

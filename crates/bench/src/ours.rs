@@ -93,7 +93,7 @@ fn start_sender(stage: &Stage, delivery: Delivery<'_>, ticket: &Path) -> Result<
     command.args(["send", "--json", "--rate", "max", "--interface", &stage.interface("server0")?]);
     command.args(delivery.plain.then_some("--plain"));
     command
-        .args(["--wait", &delivery.receivers.to_string(), "--ticket-file"])
+        .args(["--session", "none", "--wait", &delivery.receivers.to_string(), "--ticket-file"])
         .arg(ticket)
         .arg(delivery.source);
     stage.spawn("server0", command)

@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 {
     if (argc != 4)
         return fprintf(stderr, "receive_each INTERFACE FOLDER TICKET\n"), 2;
-    struct treecast_receiver_options options = {.interface = argv[1], .folder = argv[2], .ticket = argv[3],
+    struct treecast_receiver_options options = {.interface = argv[1], .into = argv[2], .ticket = argv[3],
         .accept = is_wanted, .on_event = tell, .context = ".tmp"};
     struct treecast_receiver *receiver = treecast_receiver_join(&options);
     int result = receiver ? treecast_receiver_wait(receiver, NULL) : -1;

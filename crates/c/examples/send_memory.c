@@ -7,7 +7,7 @@ int main(int argc, char **argv)
 {
     if (argc != 4)
         return fprintf(stderr, "send_memory INTERFACE RECEIVERS COUNT\n"), 2;
-    struct treecast_group_options options = {.interface = argv[1], .wait_for = atoi(argv[2])};
+    struct treecast_group_options options = {.interface = argv[1], .wait = atoi(argv[2])};
     struct treecast_group *group = treecast_group_start(&options);
     if (!group)
         return fprintf(stderr, "%s\n", treecast_error()), 1;

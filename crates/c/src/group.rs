@@ -5,17 +5,17 @@ use std::{
     ptr,
     sync::{Mutex, PoisonError},
     task::Poll,
-    time::Duration,
 };
 
-use treecast::{
-    Fanout, Group, GroupBuilder, GroupEvent, Object, Rate,
-    options::{CarouselOptions, FeedSource, FolderOptions},
-};
+use treecast::{Group, GroupEvent, Object};
 
 use crate::{
-    error::{keep, or},
-    text::{Texts, c_string, path, paths, text, timeout},
+    error::{BAD_ARGUMENT, done, guard, keep},
+    failure::Failure,
+    handle::Handles,
+    options::{start, treecast_group_options},
+    out::Out,
+    text::{Texts, c_string, path, text, timeout},
 };
 
 /// A group of receivers, and the session that sends objects to them. It may be used from several threads; one of them reads
@@ -23,95 +23,12 @@ use crate::{
 pub struct treecast_group {
     group: Group,
     ticket: CString,
+    code: Option<CString>,
     texts: Mutex<Texts>,
 }
 
-/// The options of a group. Zero and NULL are the defaults: `struct treecast_group_options options = {0};`.
-#[repr(C)]
-pub struct treecast_group_options {
-    /// The name of the network interface. NULL: the one of the route.
-    pub interface: *const c_char,
-    /// The number of receivers with which the session starts. 0: 1.
-    pub wait_for: u32,
-    /// The time in milliseconds after which the session fails if fewer are there. 0: a minute; a carousel waits for ever.
-    pub wait_timeout_ms: u64,
-    /// The rate, in bits of IP packets a second. 0: what the path to the worst receiver delivers; a carousel goes as fast as it can.
-    pub rate_bps: u64,
-    /// Whether packets go as fast as the slowest receiver takes them, whatever other traffic there is. rate_bps is not used.
-    pub rate_max: bool,
-    /// The retransmission factor of objects that have none of their own. 0: no limit.
-    pub retransmission_factor: f64,
-    /// The multicast group's address. NULL: a random one.
-    pub address: *const c_char,
-    /// The multicast group's UDP port. 0: a random one.
-    pub port: u16,
-    /// Whether each receiver gets a copy, in place of multicast.
-    pub unicast: bool,
-    /// Whether nothing is encrypted, and nobody proves their identity.
-    pub plain: bool,
-    /// The sender's key: its name (`treecast keys`) or its file. NULL: one that is made for the session.
-    pub key: *const c_char,
-    /// The file with the public keys of the receivers that are admitted. NULL: everybody who has the ticket.
-    pub admit: *const c_char,
-    /// The level, 1 to 19, at which objects are compressed by zstd. 0: not at all.
-    pub compression: i32,
-    /// What the session sends by itself. Zeros: what the program sends.
-    pub source: treecast_source,
-}
-
-/// What a session sends by itself. treecast_send_file and treecast_send_memory fail if this has more than `paths`.
-#[repr(C)]
-pub struct treecast_source {
-    /// Files and folders that are sent from the beginning: an array that ends with NULL. NULL: none.
-    pub paths: *const *const c_char,
-    /// A folder whose files are sent, those that are there and those that come, until treecast_group_stop. NULL: none.
-    pub feed_folder: *const c_char,
-    /// Whether receivers that have older versions of the paths fetch only what differs.
-    pub delta: bool,
-    /// The file that keeps the session's state, so that it can go on with the same paths after treecast_group_stop or a restart.
-    /// It holds a key. NULL: none.
-    pub session_file: *const c_char,
-    /// The options of a carousel, which sends the paths again and again to those who come at any time, and hears nothing of them.
-    /// NULL: no carousel.
-    pub carousel: *const treecast_carousel_options,
-}
-
-/// The options of a carousel. Zero is the default.
-#[repr(C)]
-pub struct treecast_carousel_options {
-    /// The number of loops after which the carousel ends. 0: it goes on while somebody listens.
-    pub loops: u64,
-    /// The time in milliseconds without a listener after which the carousel ends. 0: ten seconds.
-    pub idle_ms: u64,
-}
-
-impl Default for treecast_group_options {
-    fn default() -> Self {
-        let none = ptr::null();
-        Self {
-            interface: none,
-            wait_for: 0,
-            wait_timeout_ms: 0,
-            rate_bps: 0,
-            rate_max: false,
-            retransmission_factor: 0.0,
-            address: none,
-            port: 0,
-            unicast: false,
-            plain: false,
-            key: none,
-            admit: none,
-            compression: 0,
-            source: treecast_source {
-                paths: ptr::null(),
-                feed_folder: none,
-                delta: false,
-                session_file: none,
-                carousel: ptr::null(),
-            },
-        }
-    }
-}
+/// The groups that C has pointers to.
+static GROUPS: Handles<treecast_group> = Handles::new("group");
 
 /// The kinds of events of a group.
 #[repr(C)]
@@ -129,6 +46,11 @@ pub enum treecast_group_event_kind {
     Warning,
     /// `bytes` is the number of events that were lost, because too many were not read.
     Missed,
+    /// The receiver at the address `text` has got the ticket by the short code.
+    CodeGiven,
+    /// The host at the address `text` has tried a wrong code. `bytes` is the number of attempts that are left. With 0, the code is
+    /// of no use any more.
+    CodeWrong,
 }
 
 /// An event of a group. Its strings are valid until the next event of the group is read.
@@ -184,153 +106,90 @@ pub struct treecast_group_progress {
 /// `options` is NULL, or points to options whose strings end with a zero and whose array of paths ends with NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn treecast_group_start(options: *const treecast_group_options) -> *mut treecast_group {
-    let defaults = treecast_group_options::default();
-    // SAFETY: the caller promises it; the defaults have no strings.
-    let group = unsafe { start(options.as_ref().unwrap_or(&defaults)) };
-    let group = group.map(|group| {
+    guard(ptr::null_mut(), || {
+        let defaults = treecast_group_options::default();
+        // SAFETY: the caller promises it; the defaults have no strings.
+        let group = unsafe { start(options.as_ref().unwrap_or(&defaults)) }?;
         let ticket = c_string(&group.ticket().to_string());
-        Box::into_raw(Box::new(treecast_group { group, ticket, texts: Mutex::default() }))
-    });
-    or(group, ptr::null_mut())
+        let code = group.code().map(|code| c_string(&code.to_string()));
+        Ok(GROUPS.add(treecast_group { group, ticket, code, texts: Mutex::default() }))
+    })
 }
 
-/// # Safety
-/// The strings of `options` end with a zero, and the array of paths with NULL.
-unsafe fn start(options: &treecast_group_options) -> Result<Group, String> {
-    let mut builder = Group::builder();
-    // SAFETY: the caller promises that these are strings.
-    let [interface, address, key] =
-        [options.interface, options.address, options.key].map(|one| unsafe { text(one) });
-    if let Some(interface) = interface {
-        builder = builder.interface(interface);
-    }
-    if let Some(address) = address {
-        let parsed = address.parse().map_err(|_| format!("{address:?} is no IP address"));
-        builder = builder.group(parsed?);
-    }
-    if let Some(key) = key {
-        builder = builder.key(key);
-    }
-    // SAFETY: as above.
-    if let Some(admit) = unsafe { path(options.admit) } {
-        builder = builder.admit(admit);
-    }
-    if options.wait_for > 0 {
-        builder = builder.wait_for(options.wait_for);
-    }
-    if options.wait_timeout_ms > 0 {
-        builder = builder.wait_timeout(Duration::from_millis(options.wait_timeout_ms));
-    }
-    if options.retransmission_factor != 0.0 {
-        builder = builder.retransmission_factor(options.retransmission_factor);
-    }
-    if options.port > 0 {
-        builder = builder.port(options.port);
-    }
-    if options.unicast {
-        builder = builder.fanout(Fanout::Unicast);
-    }
-    if options.compression != 0 {
-        builder = builder.compression(options.compression);
-    }
-    if options.plain {
-        builder = builder.plain();
-    }
-    builder = match (options.rate_max, options.rate_bps) {
-        (true, _) => builder.rate(Rate::Max),
-        (false, 0) => builder,
-        (false, bps) => builder.rate(Rate::Bps(bps)),
-    };
-    // SAFETY: the caller promises the strings.
-    builder = unsafe { with_source(builder, &options.source, options.wait_timeout_ms) };
-    builder.start().map_err(|error| error.to_string())
-}
-
-/// # Safety
-/// The strings of `source` end with a zero, and the array of paths with NULL.
-unsafe fn with_source(
-    mut builder: GroupBuilder,
-    source: &treecast_source,
-    wait_timeout_ms: u64,
-) -> GroupBuilder {
-    // SAFETY: the caller promises that these are strings, and an array of them.
-    let (sent, [feed_folder, session_file]) =
-        unsafe { (paths(source.paths), [source.feed_folder, source.session_file].map(|one| path(one))) };
-    builder = sent.into_iter().fold(builder, GroupBuilder::path);
-    if let Some(folder) = feed_folder {
-        builder = builder.feed(FeedSource::Folder(FolderOptions::new(folder)));
-    }
-    if source.delta {
-        builder = builder.delta();
-    }
-    if let Some(file) = session_file {
-        builder = builder.session_file(file);
-    }
-    // SAFETY: the caller promises NULL or options.
-    if let Some(given) = unsafe { source.carousel.as_ref() } {
-        let some = |number: u64| Some(number).filter(|number| *number > 0);
-        let mut options = CarouselOptions::default();
-        options.loops = some(given.loops);
-        options.idle = some(given.idle_ms).map_or(options.idle, Duration::from_millis);
-        options.wait_timeout = some(wait_timeout_ms).map(Duration::from_millis);
-        builder = builder.carousel(options);
-    }
-    builder
-}
-
-/// The ticket with which receivers join: a line of text. Valid as long as the group.
-///
-/// # Safety
-/// `group` comes from treecast_group_start, and was not freed.
+/// The ticket with which receivers join: a line of text. Valid as long as the group. NULL if `group` is none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn treecast_group_ticket(group: *const treecast_group) -> *const c_char {
-    // SAFETY: the caller promises it.
-    unsafe { &*group }.ticket.as_ptr()
+pub extern "C" fn treecast_group_ticket(group: *const treecast_group) -> *const c_char {
+    guard(ptr::null(), || Ok(GROUPS.get(group)?.ticket.as_ptr()))
+}
+
+/// The short code by which a receiver on the same network gets the ticket: three words (`code` of the options). After five wrong
+/// guesses it is of no use any more. Valid as long as the group. NULL if the group has none.
+#[unsafe(no_mangle)]
+pub extern "C" fn treecast_group_code(group: *const treecast_group) -> *const c_char {
+    guard(ptr::null(), || {
+        let group = GROUPS.get(group)?;
+        let none = "the group has no code: set `code` of its options";
+        group.code.as_ref().map(|code| code.as_ptr()).ok_or_else(|| none.into())
+    })
 }
 
 /// Sends a file, which must not change until it is done. `name` is its name at receivers; NULL: its own. Requests for
-/// retransmissions are answered for `factor` times as long as its multicast takes; a negative factor is the group's. Returns the
+/// retransmissions are answered for `retx_factor` times as long as its multicast takes; a negative factor is the group's. Returns the
 /// object's number, or -1.
 ///
 /// # Safety
-/// `group` comes from treecast_group_start, and was not freed. `path` and `name` end with a zero; `name` may be NULL.
+/// `path` and `name` end with a zero; `name` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn treecast_send_file(
     group: *const treecast_group,
     path: *const c_char,
     name: *const c_char,
-    factor: f64,
+    retx_factor: f64,
 ) -> i64 {
-    // SAFETY: the caller promises it.
-    let (group, file, name) = unsafe { (&*group, self::path(path).unwrap_or_default(), text(name)) };
-    let object = Object::file(file);
-    send(group, if let Some(name) = name { object.named(name) } else { object }, factor)
+    guard(-1, || {
+        let group = GROUPS.get(group)?;
+        // SAFETY: the caller promises strings.
+        let (file, name) = unsafe { (self::path(path), text(name)?) };
+        let object = Object::file(file.ok_or("`path` is NULL: name a file")?);
+        send(&group, if let Some(name) = name { object.named(name) } else { object }, retx_factor)
+    })
 }
 
 /// Sends `length` bytes from where they are, under a name. They must neither change nor be freed until the event
-/// TREECAST_GROUP_EVENT_KIND_DONE of this object is read, or treecast_group_free returns. `factor` is that of treecast_send_file.
-/// Returns the object's number, or -1.
+/// TREECAST_GROUP_EVENT_KIND_DONE of this object is read, or treecast_group_free returns. `retx_factor` is that of
+/// treecast_send_file. Returns the object's number, or -1.
 ///
 /// # Safety
-/// `group` comes from treecast_group_start, and was not freed. `name` ends with a zero. `data` points to `length` bytes that stay as
-/// they are until the object is done.
+/// `name` ends with a zero. `data` points to `length` bytes that stay as they are until the object is done; it may be NULL if there
+/// are none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn treecast_send_memory(
     group: *const treecast_group,
     name: *const c_char,
     data: *const c_void,
     length: usize,
-    factor: f64,
+    retx_factor: f64,
 ) -> i64 {
-    // SAFETY: the caller promises it.
-    let (group, name) = unsafe { (&*group, text(name).unwrap_or_default()) };
-    send(group, Object::bytes(name, Lent { start: data.cast(), length }), factor)
+    guard(-1, || {
+        let group = GROUPS.get(group)?;
+        // SAFETY: the caller promises a string.
+        let name = unsafe { text(name)? }.ok_or("`name` is NULL: name the object")?;
+        let start: *const u8 = data.cast();
+        if length > 0 && start.is_null() {
+            return Err(format!("`data` of {name:?} is NULL, and `length` is {length}").into());
+        }
+        // No object in memory is longer, or wraps around the end of the addresses.
+        if isize::try_from(length).is_err() || (start as usize).checked_add(length).is_none() {
+            return Err(format!("`length` of {name:?} is {length}: no memory is that long").into());
+        }
+        send(&group, Object::bytes(name, Lent { start, length }), retx_factor)
+    })
 }
 
-fn send(group: &treecast_group, object: Object, factor: f64) -> i64 {
-    let object = if factor < 0.0 { object } else { object.retransmission_factor(factor) };
-    let sent = group.group.send(object).map(|transfer| transfer.id().number().try_into().unwrap_or(i64::MAX));
-    or(sent, -1)
+fn send(group: &treecast_group, object: Object, retx_factor: f64) -> Result<i64, Failure> {
+    let object = if retx_factor < 0.0 { object } else { object.retx_factor(retx_factor) };
+    let transfer = group.group.send(object)?;
+    Ok(transfer.id().number().try_into().unwrap_or(i64::MAX))
 }
 
 /// Bytes that C has lent.
@@ -355,34 +214,36 @@ impl AsRef<[u8]> for Lent {
 }
 
 /// Reads the next event. Waits for at most `timeout_ms` milliseconds; a negative number waits until there is one. Returns 1 if there
-/// is an event, 0 if the session is over and all events have been read, and -1 if none came in time.
+/// is an event, 0 if the session is over and all events have been read, -1 if none came in time, and -2 if the arguments cannot be
+/// used.
 ///
 /// # Safety
-/// `group` comes from treecast_group_start, and was not freed. `event` points to an event that may be written.
+/// `event` is NULL, or points to an event that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn treecast_group_next_event(
     group: *const treecast_group,
     event: *mut treecast_group_event,
     timeout_ms: i64,
 ) -> c_int {
-    // SAFETY: the caller promises it.
-    let group = unsafe { &*group };
-    let next = group.group.next_event();
-    let next = match timeout(timeout_ms) {
-        Some(time) => next.wait_timeout(time),
-        None => Poll::Ready(next.wait()),
-    };
-    let next = match next {
-        Poll::Ready(Some(next)) => next,
-        Poll::Ready(None) => return 0,
-        Poll::Pending => return -1,
-    };
-    let mut texts = group.texts.lock().unwrap_or_else(PoisonError::into_inner);
-    texts.clear();
-    let told = told(next, &mut texts);
-    // SAFETY: the caller promises it.
-    unsafe { event.write(told) };
-    1
+    guard(BAD_ARGUMENT, || {
+        let group = GROUPS.get(group)?;
+        let event = Out::new(event, "event")?;
+        let next = group.group.next_event();
+        let next = match timeout(timeout_ms) {
+            Some(time) => next.wait_timeout(time),
+            None => Poll::Ready(next.wait()),
+        };
+        let next = match next {
+            Poll::Ready(Some(next)) => next,
+            Poll::Ready(None) => return Ok(0),
+            Poll::Pending => return Ok(-1),
+        };
+        let mut texts = group.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        texts.clear();
+        // SAFETY: the caller promises that it may be written.
+        unsafe { event.write(told(next, &mut texts)) };
+        Ok(1)
+    })
 }
 
 fn told(event: GroupEvent, texts: &mut Texts) -> treecast_group_event {
@@ -416,6 +277,13 @@ fn told(event: GroupEvent, texts: &mut Texts) -> treecast_group_event {
             (told.kind, told.name, told.bytes) = (Kind::Done, texts.keep(&name), bytes);
             (told.complete, told.not_wanted, told.failed) = (complete, not_wanted, failed);
         }
+        GroupEvent::CodeGiven { address, .. } => {
+            (told.kind, told.text) = (Kind::CodeGiven, texts.keep(&address.to_string()));
+        }
+        GroupEvent::CodeWrong { address, attempts_left, .. } => {
+            (told.kind, told.text) = (Kind::CodeWrong, texts.keep(&address.to_string()));
+            told.bytes = attempts_left.into();
+        }
         GroupEvent::Missed(events) => (told.kind, told.bytes) = (Kind::Missed, events),
         GroupEvent::Warning(line) => (told.kind, told.text) = (Kind::Warning, texts.keep(&line)),
         other => (told.kind, told.text) = (Kind::Warning, texts.keep(&format!("{other:?}"))),
@@ -423,82 +291,82 @@ fn told(event: GroupEvent, texts: &mut Texts) -> treecast_group_event {
     told
 }
 
-/// Waits until another object can be sent, because fewer than 4,096 are not done, or the session is over.
-///
-/// # Safety
-/// `group` comes from treecast_group_start, and was not freed.
+/// Waits until another object can be sent, because fewer than 4,096 are not done, or the session is over. Returns 0, or -1 if `group`
+/// is none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn treecast_group_wait_for_room(group: *const treecast_group) {
-    // SAFETY: the caller promises it.
-    unsafe { &*group }.group.room().wait();
+pub extern "C" fn treecast_group_wait_for_room(group: *const treecast_group) -> c_int {
+    done(|| {
+        GROUPS.get(group)?.group.room().wait();
+        Ok(())
+    })
 }
 
-/// Writes how far the group is.
+/// Writes how far the group is. Returns 0, or -1 if the arguments cannot be used.
 ///
 /// # Safety
-/// `group` comes from treecast_group_start, and was not freed. `progress` points to a progress that may be written.
+/// `progress` is NULL, or points to a progress that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn treecast_group_get_progress(
     group: *const treecast_group,
     progress: *mut treecast_group_progress,
-) {
-    // SAFETY: the caller promises it.
-    let now = unsafe { &*group }.group.progress();
-    let written = treecast_group_progress {
-        seconds: now.seconds,
-        sent_bytes: now.sent_bytes,
-        bytes: now.bytes,
-        rate_bps: now.rate_bps.unwrap_or(0),
-        receivers: now.receivers,
-    };
-    // SAFETY: the caller promises it.
-    unsafe { progress.write(written) };
+) -> c_int {
+    done(|| {
+        let (group, progress) = (GROUPS.get(group)?, Out::new(progress, "progress")?);
+        let now = group.group.progress();
+        let written = treecast_group_progress {
+            seconds: now.seconds,
+            sent_bytes: now.sent_bytes,
+            bytes: now.bytes,
+            rate_bps: now.rate_bps.unwrap_or(0),
+            receivers: now.receivers,
+        };
+        // SAFETY: the caller promises that it may be written.
+        unsafe { progress.write(written) };
+        Ok(())
+    })
 }
 
-/// Takes no more objects. The session ends when all receivers have ended with all objects.
-///
-/// # Safety
-/// `group` comes from treecast_group_start, and was not freed.
+/// Takes no more objects. The session ends when all receivers have ended with all objects. Returns 0, or -1 if `group` is none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn treecast_group_close(group: *const treecast_group) {
-    // SAFETY: the caller promises it.
-    drop(unsafe { &*group }.group.close());
+pub extern "C" fn treecast_group_close(group: *const treecast_group) -> c_int {
+    done(|| {
+        drop(GROUPS.get(group)?.group.close());
+        Ok(())
+    })
 }
 
 /// Stops the session. Receivers keep only what was complete. A feed begins no more files, and finishes those under way, for at most
 /// 30 s. Receivers of a session with a session file wait for it to go on. Returns at once; treecast_group_wait waits for the end.
-///
-/// # Safety
-/// `group` comes from treecast_group_start, and was not freed.
+/// Returns 0, or -1 if `group` is none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn treecast_group_stop(group: *const treecast_group) {
-    // SAFETY: the caller promises it.
-    drop(unsafe { &*group }.group.stop());
+pub extern "C" fn treecast_group_stop(group: *const treecast_group) -> c_int {
+    done(|| {
+        drop(GROUPS.get(group)?.group.stop());
+        Ok(())
+    })
 }
 
 /// Waits until the session is over. Returns 0 if every receiver has every object that it wanted, 1 if not, and -1 if nothing could be
-/// sent, or this was called before. `report` may be NULL.
+/// sent, or this was called before, or `group` is none. `report` may be NULL.
 ///
 /// # Safety
-/// `group` comes from treecast_group_start, and was not freed. `report` is NULL, or points to a report that may be written.
+/// `report` is NULL, or points to a report that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn treecast_group_wait(
     group: *const treecast_group,
     report: *mut treecast_group_report,
 ) -> c_int {
-    // SAFETY: the caller promises it.
-    let ended = unsafe { &*group }.group.finish().wait().map(|ended| {
-        if !report.is_null() {
-            let written = treecast_group_report {
-                objects: ended.objects,
-                bytes: ended.bytes,
-                receivers: ended.receivers.len() as u64,
-                seconds: ended.duration.as_secs_f64(),
-                is_stopped: ended.is_stopped,
-            };
-            // SAFETY: the caller promises it.
-            unsafe { report.write(written) };
-        }
+    guard(-1, || {
+        let ended = GROUPS.get(group)?.group.finish().wait()?;
+        let written = treecast_group_report {
+            objects: ended.objects,
+            bytes: ended.bytes,
+            receivers: ended.receivers.len() as u64,
+            seconds: ended.duration.as_secs_f64(),
+            is_stopped: ended.is_stopped,
+        };
+        // SAFETY: the caller promises NULL, or a place that may be written.
+        unsafe { Out::or_none(report, written) };
         let is_complete = ended.is_complete();
         if !is_complete {
             keep(match ended.is_stopped {
@@ -506,22 +374,19 @@ pub unsafe extern "C" fn treecast_group_wait(
                 false => "not every receiver has every object",
             });
         }
-        c_int::from(!is_complete)
-    });
-    or(ended, -1)
+        Ok(c_int::from(!is_complete))
+    })
 }
 
-/// Frees a group. If its session is not over, stops it and waits for its end; receivers then keep only what was complete.
-///
-/// # Safety
-/// `group` is NULL, or comes from treecast_group_start and was not freed. No other thread uses it.
+/// Frees a group. If its session is not over, stops it and waits for its end; receivers then keep only what was complete. NULL, and
+/// a group that was freed before, are left alone. No other thread uses the group meanwhile.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn treecast_group_free(group: *mut treecast_group) {
-    if group.is_null() {
-        return;
-    }
-    // SAFETY: the caller promises it.
-    let group = unsafe { Box::from_raw(group) };
-    // Memory that C has lent belongs to C again.
-    drop(group.group.stop().wait());
+pub extern "C" fn treecast_group_free(group: *mut treecast_group) {
+    done(|| {
+        if let Some(group) = GROUPS.take(group)? {
+            // Memory that C has lent belongs to C again.
+            _ = group.group.stop().wait();
+        }
+        Ok(())
+    });
 }

@@ -9,10 +9,13 @@ use std::{
     time::Duration,
 };
 
-use treecast::{Answer, ObjectKind, Receiver, ReceiverEvent, Ticket};
+use treecast::{Answer, ObjectKind, Offer, Receiver, ReceiverBuilder, ReceiverEvent, Ticket};
 
 use crate::{
-    error::{keep, or},
+    error::{BAD_ARGUMENT, done, guard, keep},
+    failure::Failure,
+    handle::Handles,
+    out::Out,
     text::{Texts, c_string, path, text, timeout},
 };
 
@@ -23,6 +26,9 @@ pub struct treecast_receiver {
     event: Mutex<Kept>,
 }
 
+/// The receivers that C has pointers to.
+static RECEIVERS: Handles<treecast_receiver> = Handles::new("receiver");
+
 /// What C has pointers to.
 #[derive(Default)]
 struct Kept {
@@ -32,6 +38,9 @@ struct Kept {
     /// The events of a batch.
     events: Vec<treecast_receiver_event>,
 }
+
+// SAFETY: the pointers in the events lead to what the other fields own.
+unsafe impl Send for Kept {}
 
 /// An object that the sender announces. Its pointers are valid until `accept` returns.
 #[repr(C)]
@@ -50,19 +59,20 @@ pub type treecast_accept =
     Option<unsafe extern "C" fn(offer: *mut treecast_offer, context: *mut c_void) -> bool>;
 
 /// The function that gets the events of a receiver. It is called in the session's thread, also before treecast_receiver_join returns.
-/// So it must return soon, and must not call treecast_receiver_wait and treecast_receiver_free. The event and its pointers are valid
-/// until it returns. `context` is that of the options.
+/// So it must return soon. treecast_receiver_wait fails there, and treecast_receiver_free does not wait. The event and its pointers are
+/// valid until it returns. `context` is that of the options.
 pub type treecast_on_event =
     Option<unsafe extern "C" fn(event: *const treecast_receiver_event, context: *mut c_void)>;
 
-/// The options of a receiver. Zero and NULL are the defaults, but `ticket` is needed:
+/// The options of a receiver. They have the names of the command's options (`treecast receive --help`). Zero and NULL are the
+/// defaults, but `ticket` is needed:
 /// `struct treecast_receiver_options options = {.ticket = ticket};`.
 #[repr(C)]
 pub struct treecast_receiver_options {
     /// The ticket of the group: the text, or @ and the path of a file with it.
     pub ticket: *const c_char,
     /// The folder for what comes; it is made if it is missing. NULL: objects come in memory, with the event.
-    pub folder: *const c_char,
+    pub into: *const c_char,
     /// The name of the network interface. NULL: the one of the route to the sender.
     pub interface: *const c_char,
     /// The receiver's name at the sender. NULL: the host's name and the process's number.
@@ -149,42 +159,46 @@ pub struct treecast_receiver_progress {
 /// treecast_receiver_wait.
 ///
 /// # Safety
-/// `options` points to options whose strings end with a zero.
+/// `options` is NULL, or points to options whose strings end with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn treecast_receiver_join(
     options: *const treecast_receiver_options,
 ) -> *mut treecast_receiver {
-    // SAFETY: the caller promises it.
-    let receiver = unsafe { join(&*options) };
-    or(receiver.map(|receiver| Box::into_raw(Box::new(receiver))), ptr::null_mut())
+    guard(ptr::null_mut(), || {
+        // SAFETY: the caller promises NULL or options.
+        let options = unsafe { options.as_ref() }.ok_or("`options` is NULL: a receiver needs a ticket")?;
+        // SAFETY: the caller promises the strings.
+        Ok(RECEIVERS.add(unsafe { join(options) }?))
+    })
 }
 
 /// What C's function is called with. It may be called in another thread.
-struct Context(*mut c_void);
+pub(crate) struct Context(pub *mut c_void);
 
-// SAFETY: `accept` and `on_event` are called in the session's thread, as their documentation says.
+// SAFETY: C's functions are called in the session's thread, as their documentation says.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
 /// # Safety
 /// The strings of `options` end with a zero.
-unsafe fn join(options: &treecast_receiver_options) -> Result<treecast_receiver, treecast::Error> {
+unsafe fn join(options: &treecast_receiver_options) -> Result<treecast_receiver, Failure> {
     // SAFETY: the caller promises that these are strings.
-    let ([interface, name, key], [ticket, folder, old]) = unsafe {
+    let ([interface, name, key], [ticket, into, old]) = unsafe {
         (
-            [options.interface, options.name, options.key].map(|one| text(one)),
-            [options.ticket, options.folder, options.old].map(|one| path(one)),
+            [text(options.interface)?, text(options.name)?, text(options.key)?],
+            [options.ticket, options.into, options.old].map(|one| path(one)),
         )
     };
-    let ticket = ticket.unwrap_or_default();
+    let ticket =
+        ticket.ok_or("`ticket` is NULL: give the text of treecast_group_ticket or of `treecast send`")?;
     let ticket: Ticket = match ticket.as_os_str().as_bytes().strip_prefix(b"@") {
         Some(file) => Ticket::read(OsStr::from_bytes(file))?,
         None => ticket.to_string_lossy().parse()?,
     };
     let mut builder = Receiver::builder(ticket);
-    let is_in_memory = folder.is_none();
-    builder = match folder {
+    let is_in_memory = into.is_none();
+    builder = match into {
         Some(folder) => builder.folder(folder),
         None => builder.in_memory(),
     };
@@ -206,19 +220,18 @@ unsafe fn join(options: &treecast_receiver_options) -> Result<treecast_receiver,
     if let Some(old) = old {
         builder = builder.old(old);
     }
+    builder = with_functions(builder, options, is_in_memory);
+    Ok(treecast_receiver { receiver: builder.join()?, is_in_memory, event: Mutex::default() })
+}
+
+/// Has the program's functions called.
+fn with_functions(
+    mut builder: ReceiverBuilder,
+    options: &treecast_receiver_options,
+    is_in_memory: bool,
+) -> ReceiverBuilder {
     if let Some(accept) = options.accept {
-        let context = Context(options.context);
-        builder = builder.accept(move |offer| {
-            let (name, Context(context)) = (c_string(offer.name()), &context);
-            let mut offer = treecast_offer { name: name.as_ptr(), bytes: offer.len(), new_name: ptr::null() };
-            // SAFETY: the caller promises that the function may be called with this context until the receiver is freed.
-            let is_wanted = unsafe { accept(&raw mut offer, *context) };
-            // SAFETY: the function leaves NULL there, or a string.
-            match unsafe { text(offer.new_name) } {
-                Some(name) if is_wanted => Answer::TakeAs(name),
-                _ => is_wanted.into(),
-            }
-        });
+        builder = builder.accept(chooser(accept, options.context));
     }
     if let Some(on_event) = options.on_event {
         let context = Context(options.context);
@@ -229,65 +242,89 @@ unsafe fn join(options: &treecast_receiver_options) -> Result<treecast_receiver,
             unsafe { on_event(&raw const told, *context) };
         });
     }
-    Ok(treecast_receiver { receiver: builder.join()?, is_in_memory, event: Mutex::default() })
+    builder
+}
+
+/// Asks a function of C about objects.
+pub(crate) fn chooser(
+    accept: unsafe extern "C" fn(*mut treecast_offer, *mut c_void) -> bool,
+    context: *mut c_void,
+) -> impl Fn(&Offer<'_>) -> Answer + Send + Sync + 'static {
+    let context = Context(context);
+    move |offer| {
+        let (name, Context(context)) = (c_string(offer.name()), &context);
+        let mut offer = treecast_offer { name: name.as_ptr(), bytes: offer.len(), new_name: ptr::null() };
+        // SAFETY: the caller promises that the function may be called with this context while the session lasts.
+        let is_wanted = unsafe { accept(&raw mut offer, *context) };
+        // SAFETY: the function leaves NULL there, or a string.
+        match unsafe { path(offer.new_name) } {
+            Some(name) if is_wanted => Answer::TakeAs(name.to_string_lossy().into_owned()),
+            _ => is_wanted.into(),
+        }
+    }
 }
 
 /// Reads the next event. Waits for at most `timeout_ms` milliseconds; a negative number waits until there is one. Returns 1 if there
-/// is an event, 0 if the session is over and all events have been read, and -1 if none came in time.
+/// is an event, 0 if the session is over and all events have been read, -1 if none came in time, and -2 if the arguments cannot be
+/// used, or this is a function that the session calls.
 ///
 /// # Safety
-/// `receiver` comes from treecast_receiver_join, and was not freed. `event` points to an event that may be written.
+/// `event` is NULL, or points to an event that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn treecast_receiver_next_event(
     receiver: *const treecast_receiver,
     event: *mut treecast_receiver_event,
     timeout_ms: i64,
 ) -> c_int {
-    // SAFETY: the caller promises it.
-    let receiver = unsafe { &*receiver };
-    let next = receiver.receiver.next_event();
-    let next = match timeout(timeout_ms) {
-        Some(time) => next.wait_timeout(time),
-        None => Poll::Ready(next.wait()),
-    };
-    let next = match next {
-        Poll::Ready(Some(next)) => next,
-        Poll::Ready(None) => return 0,
-        Poll::Pending => return -1,
-    };
-    let mut kept = receiver.event.lock().unwrap_or_else(PoisonError::into_inner);
-    *kept = Kept::default();
-    let told = told(next, receiver.is_in_memory, &mut kept);
-    // SAFETY: the caller promises it.
-    unsafe { event.write(told) };
-    1
+    guard(BAD_ARGUMENT, || {
+        let (receiver, event) = (RECEIVERS.get(receiver)?, Out::new(event, "event")?);
+        receiver.receiver.check_wait()?;
+        let next = receiver.receiver.next_event();
+        let next = match timeout(timeout_ms) {
+            Some(time) => next.wait_timeout(time),
+            None => Poll::Ready(next.wait()),
+        };
+        let next = match next {
+            Poll::Ready(Some(next)) => next,
+            Poll::Ready(None) => return Ok(0),
+            Poll::Pending => return Ok(-1),
+        };
+        let mut kept = receiver.event.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Kept::default();
+        // SAFETY: the caller promises that it may be written.
+        unsafe { event.write(told(next, receiver.is_in_memory, &mut kept)) };
+        Ok(1)
+    })
 }
 
 /// Waits for `period_ms` milliseconds, or until the session is over, and reads all events of that time: the batched notification
 /// of interdomain-2013, 4.3.1. Returns how many they are, and writes where they are to `events`. They are valid until the next event or batch
-/// of the receiver is read. Returns -1 if the session is over and all events have been read.
+/// of the receiver is read. Returns -1 if the session is over and all events have been read, and -2 if the arguments cannot be used, or
+/// this is a function that the session calls.
 ///
 /// # Safety
-/// `receiver` comes from treecast_receiver_join, and was not freed. `events` points to a pointer that may be written.
+/// `events` is NULL, or points to a pointer that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn treecast_receiver_next_batch(
     receiver: *const treecast_receiver,
     period_ms: u64,
     events: *mut *const treecast_receiver_event,
 ) -> i64 {
-    // SAFETY: the caller promises it.
-    let receiver = unsafe { &*receiver };
-    let batch = receiver.receiver.next_batch(Duration::from_millis(period_ms));
-    let mut kept = receiver.event.lock().unwrap_or_else(PoisonError::into_inner);
-    *kept = Kept::default();
-    let count = batch.map_or(-1, |batch| {
-        let told = batch.into_iter().map(|event| told(event, receiver.is_in_memory, &mut kept)).collect();
-        kept.events = told;
-        kept.events.len() as i64
-    });
-    // SAFETY: the caller promises it.
-    unsafe { events.write(kept.events.as_ptr()) };
-    count
+    guard(BAD_ARGUMENT.into(), || {
+        let (receiver, events) = (RECEIVERS.get(receiver)?, Out::new(events, "events")?);
+        receiver.receiver.check_wait()?;
+        let batch = receiver.receiver.next_batch(Duration::from_millis(period_ms));
+        let mut kept = receiver.event.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Kept::default();
+        let count = batch.map_or(-1, |batch| {
+            let told = batch.into_iter().map(|event| told(event, receiver.is_in_memory, &mut kept)).collect();
+            kept.events = told;
+            kept.events.len() as i64
+        });
+        // SAFETY: the caller promises that it may be written.
+        unsafe { events.write(kept.events.as_ptr()) };
+        Ok(count)
+    })
 }
 
 fn told(event: ReceiverEvent, is_in_memory: bool, kept: &mut Kept) -> treecast_receiver_event {
@@ -337,80 +374,77 @@ fn told(event: ReceiverEvent, is_in_memory: bool, kept: &mut Kept) -> treecast_r
     told
 }
 
-/// Writes how far the receiver is.
+/// Writes how far the receiver is. Returns 0, or -1 if the arguments cannot be used.
 ///
 /// # Safety
-/// `receiver` comes from treecast_receiver_join, and was not freed. `progress` points to a progress that may be written.
+/// `progress` is NULL, or points to a progress that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn treecast_receiver_get_progress(
     receiver: *const treecast_receiver,
     progress: *mut treecast_receiver_progress,
-) {
-    // SAFETY: the caller promises it.
-    let now = unsafe { &*receiver }.receiver.progress();
-    let written = treecast_receiver_progress {
-        bytes: now.bytes,
-        announced_bytes: now.announced_bytes,
-        retransmitted_bytes: now.retransmitted_bytes,
-        objects: now.objects,
-    };
-    // SAFETY: the caller promises it.
-    unsafe { progress.write(written) };
+) -> c_int {
+    done(|| {
+        let (receiver, progress) = (RECEIVERS.get(receiver)?, Out::new(progress, "progress")?);
+        let now = receiver.receiver.progress();
+        let written = treecast_receiver_progress {
+            bytes: now.bytes,
+            announced_bytes: now.announced_bytes,
+            retransmitted_bytes: now.retransmitted_bytes,
+            objects: now.objects,
+        };
+        // SAFETY: the caller promises that it may be written.
+        unsafe { progress.write(written) };
+        Ok(())
+    })
 }
 
-/// Leaves the group. Complete objects stay.
-///
-/// # Safety
-/// `receiver` comes from treecast_receiver_join, and was not freed.
+/// Leaves the group. Complete objects stay. Returns 0, or -1 if `receiver` is none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn treecast_receiver_leave(receiver: *const treecast_receiver) {
-    // SAFETY: the caller promises it.
-    drop(unsafe { &*receiver }.receiver.leave());
+pub extern "C" fn treecast_receiver_leave(receiver: *const treecast_receiver) -> c_int {
+    done(|| {
+        drop(RECEIVERS.get(receiver)?.receiver.leave());
+        Ok(())
+    })
 }
 
 /// Waits until the session is over. Returns 0 if nothing failed and nothing was cut short, 1 if not, and -1 if nothing could be
-/// received, or this was called before. `report` may be NULL.
+/// received, or this was called before, or is called by a function that the session calls, or `receiver` is none. `report` may be NULL.
 ///
 /// # Safety
-/// `receiver` comes from treecast_receiver_join, and was not freed. `report` is NULL, or points to a report that may be written.
+/// `report` is NULL, or points to a report that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn treecast_receiver_wait(
     receiver: *const treecast_receiver,
     report: *mut treecast_receiver_report,
 ) -> c_int {
-    // SAFETY: the caller promises it.
-    let ended = unsafe { &*receiver }.receiver.finish().wait().map(|ended| {
-        if !report.is_null() {
-            let written = treecast_receiver_report {
-                objects: ended.objects,
-                bytes: ended.bytes,
-                failed: ended.failed,
-                not_wanted: ended.not_wanted,
-                has_left: ended.has_left,
-            };
-            // SAFETY: the caller promises it.
-            unsafe { report.write(written) };
-        }
+    guard(-1, || {
+        let ended = RECEIVERS.get(receiver)?.receiver.finish().wait()?;
+        let written = treecast_receiver_report {
+            objects: ended.objects,
+            bytes: ended.bytes,
+            failed: ended.failed,
+            not_wanted: ended.not_wanted,
+            has_left: ended.has_left,
+        };
+        // SAFETY: the caller promises NULL, or a place that may be written.
+        unsafe { Out::or_none(report, written) };
         let is_complete = ended.is_complete();
         if !is_complete {
             keep(ended.cut_short.as_deref().unwrap_or("not everything has come"));
         }
-        c_int::from(!is_complete)
-    });
-    or(ended, -1)
+        Ok(c_int::from(!is_complete))
+    })
 }
 
-/// Frees a receiver. If its session is not over, leaves the group and waits for the end.
-///
-/// # Safety
-/// `receiver` is NULL, or comes from treecast_receiver_join and was not freed. No other thread uses it.
+/// Frees a receiver. If its session is not over, leaves the group and waits for the end, so that `accept` and `on_event` are not called
+/// any more. In one of these two, it does not wait: the function that runs is the last one. NULL, and a receiver that was freed before,
+/// are left alone.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn treecast_receiver_free(receiver: *mut treecast_receiver) {
-    if receiver.is_null() {
-        return;
-    }
-    // SAFETY: the caller promises it.
-    let receiver = unsafe { Box::from_raw(receiver) };
-    // `accept` and `on_event` are not called any more when this returns.
-    drop(receiver.receiver.leave().wait());
+pub extern "C" fn treecast_receiver_free(receiver: *mut treecast_receiver) {
+    done(|| {
+        if let Some(receiver) = RECEIVERS.take(receiver)? {
+            _ = receiver.receiver.leave().wait();
+        }
+        Ok(())
+    });
 }

@@ -7,13 +7,19 @@ use std::{
     time::Duration,
 };
 
-/// The text at `start`. `None` for NULL; bytes that are not UTF-8 become replacement characters.
+use crate::failure::Failure;
+
+/// The text at `start`. `None` for NULL.
+///
+/// # Errors
+/// If the bytes are not UTF-8.
 ///
 /// # Safety
 /// `start` is NULL, or points to a string that ends with a zero.
-pub(crate) unsafe fn text(start: *const c_char) -> Option<String> {
+pub(crate) unsafe fn text(start: *const c_char) -> Result<Option<String>, Failure> {
     // SAFETY: the caller promises a string.
-    unsafe { path(start) }.map(|path| path.to_string_lossy().into_owned())
+    let bytes = unsafe { path(start) }.map(|path| path.into_os_string().into_string());
+    bytes.transpose().map_err(|bytes| format!("{} is not UTF-8", bytes.display()).into())
 }
 
 /// The path at `start`, whatever its bytes are. `None` for NULL.
@@ -41,6 +47,21 @@ pub(crate) unsafe fn paths(start: *const *const c_char) -> Vec<PathBuf> {
     (0..).map_while(|at| unsafe { path(*start.add(at)) }).collect()
 }
 
+/// The texts of an array that ends with NULL. None for NULL.
+///
+/// # Errors
+/// If the bytes of one are not UTF-8.
+///
+/// # Safety
+/// `start` is NULL, or points to an array of strings that end with a zero. NULL ends the array.
+pub(crate) unsafe fn texts(start: *const *const c_char) -> Result<Vec<String>, Failure> {
+    if start.is_null() {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the caller promises strings up to the first NULL, and nothing behind it is read.
+    (0..).map_while(|at| unsafe { text(*start.add(at)) }.transpose()).collect()
+}
+
 /// The text for C, without zeros in it.
 pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
@@ -64,6 +85,11 @@ impl Texts {
     /// Keeps a text, and returns where it is.
     pub fn keep(&mut self, text: &str) -> *const c_char {
         self.keep_string(c_string(text))
+    }
+
+    /// Keeps a text, and returns where it is. NULL if there is none.
+    pub fn keep_some(&mut self, text: Option<&str>) -> *const c_char {
+        text.map_or(std::ptr::null(), |text| self.keep(text))
     }
 
     /// Keeps a path as its bytes are, and returns where it is.

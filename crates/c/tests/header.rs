@@ -9,8 +9,11 @@ fn the_header_is_up_to_date() {
     let bindings = cbindgen::Builder::new()
         .with_config(config)
         .with_src(folder.join("src/error.rs"))
+        .with_src(folder.join("src/options.rs"))
         .with_src(folder.join("src/group.rs"))
         .with_src(folder.join("src/receiver.rs"))
+        .with_src(folder.join("src/discovery.rs"))
+        .with_src(folder.join("src/standing.rs"))
         .generate()
         .unwrap();
     let mut made = Vec::new();

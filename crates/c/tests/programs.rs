@@ -1,70 +1,30 @@
 //! Compiles the C programs of `examples`, and has them exchange objects with the Rust library.
 
+mod linked;
+
 use std::{
     ffi::OsStr,
     io::{BufRead, BufReader, Read},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
 };
 
+use linked::{compile, libraries, linked, scratch, start, succeed};
 use treecast::{Group, GroupEvent, Object, Received, Receiver, ReceiverEvent};
 
-/// The folder with the libraries for C.
-fn libraries() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().to_owned()
-}
-
-/// Compiles a program, with a library as the linker's arguments.
-fn compile(source: &Path, into: &Path, library: &[&str]) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = Command::new("cc")
-        .args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror", "-pedantic"])
-        .arg("-I")
-        .arg(folder.join("include"))
-        .arg(source)
-        .args(library)
-        .args(["-lpthread", "-ldl", "-lm"])
-        .arg("-o")
-        .arg(into)
-        .output()
-        .expect("cc runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
 /// A program of `examples`, linked with the shared library.
-fn program(name: &str, folder: &Path) -> PathBuf {
+fn example(name: &str, folder: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).with_extension("c");
-    let (program, libraries) = (folder.join(name), libraries().display().to_string());
-    compile(&source, &program, &["-L", &libraries, "-ltreecast_c", &format!("-Wl,-rpath,{libraries}")]);
-    program
-}
-
-fn start(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Child {
-    let mut command = Command::new(program);
-    // Cargo's path has older libraries of other builds before the one that the program was linked to.
-    command.env_remove("LD_LIBRARY_PATH");
-    command.args(arguments).stdout(Stdio::piped()).spawn().expect("the program runs")
-}
-
-fn succeed(program: Child) -> Vec<u8> {
-    let output = program.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    output.stdout
+    linked(&source, folder)
 }
 
 /// A file's name that is no text.
 const NO_TEXT: &[u8] = b"no\xfftext";
 
-fn scratch() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix("treecast-c-").tempdir().unwrap()
-}
-
 /// What comes of a sender program that two receivers of the Rust library join.
 fn sent_by(name: &str, argument: &OsStr) -> Vec<(String, Vec<u8>)> {
     let folder = scratch();
-    let mut sender = start(&program(name, folder.path()), &["lo".as_ref(), "2".as_ref(), argument]);
+    let mut sender = start(&example(name, folder.path()), &["lo".as_ref(), "2".as_ref(), argument]);
     let mut output = BufReader::new(sender.stdout.take().unwrap());
     let mut ticket = String::new();
     output.read_line(&mut ticket).unwrap();
@@ -111,14 +71,14 @@ fn c_receives_into_a_folder_and_into_memory_and_chooses() {
     let folder = scratch();
     let [each, batch] = [NO_TEXT, b"batch"].map(|name| folder.path().join(OsStr::from_bytes(name)));
     std::fs::create_dir(&batch).unwrap();
-    let group = Group::builder().interface("lo").wait_for(2).start().unwrap();
+    let group = Group::builder().interface("lo").wait(2).start().unwrap();
     let ticket = group.ticket().to_string();
     let receive = |name: &str, into: &Path| {
-        start(&program(name, folder.path()), &["lo".as_ref(), into.as_os_str(), ticket.as_ref()])
+        start(&example(name, folder.path()), &["lo".as_ref(), into.as_os_str(), ticket.as_ref()])
     };
     let receivers = [receive("receive_each", &each), receive("receive_batch", &batch)];
     let large = vec![7; 300_000];
-    group.send(Object::bytes("folder/large", large.clone()).retransmission_factor(20.0)).unwrap();
+    group.send(Object::bytes("folder/large", large.clone()).retx_factor(20.0)).unwrap();
     group.send_bytes("draft.tmp", "draft").unwrap();
     let end = group.close();
     let done: Vec<_> = group
@@ -143,8 +103,7 @@ fn c_chooses_by_size_and_renames() {
     let folder = scratch();
     let (source, into) = (folder.path().join("offers.c"), folder.path().join("into"));
     std::fs::write(&source, OFFERS).unwrap();
-    let (program, libraries) = (folder.path().join("offers"), libraries().display().to_string());
-    compile(&source, &program, &["-L", &libraries, "-ltreecast_c", &format!("-Wl,-rpath,{libraries}")]);
+    let program = linked(&source, folder.path());
     let group = Group::builder().interface("lo").start().unwrap();
     let ticket = group.ticket().to_string();
     let receiver = start(&program, &[into.to_str().unwrap(), &ticket]);
@@ -170,7 +129,7 @@ static bool is_small(struct treecast_offer *offer, void *context)
 int main(int argc, char **argv)
 {
     struct treecast_receiver_options options = {
-        .interface = "lo", .folder = argv[1], .ticket = argv[argc - 1], .accept = is_small};
+        .interface = "lo", .into = argv[1], .ticket = argv[argc - 1], .accept = is_small};
     struct treecast_receiver *receiver = treecast_receiver_join(&options);
     const struct treecast_receiver_event *events;
     for (int64_t count; (count = treecast_receiver_next_batch(receiver, 50, &events)) >= 0;)
@@ -182,20 +141,19 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// The examples of docs/library.md compile, each in a function of its own.
+/// The examples of docs/library.md compile, each as a program of its own.
 #[test]
 fn the_pages_examples_compile() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/library.md");
     let page = std::fs::read_to_string(page).unwrap();
     let examples: Vec<&str> =
         page.split("\n```c\n").skip(1).filter_map(|rest| rest.split("\n```\n").next()).collect();
-    assert!(!examples.is_empty(), "the page has none");
+    assert!(examples.len() >= 4, "the page has {} examples", examples.len());
     let folder = scratch();
     for example in examples {
         let source = folder.path().join("example.c");
-        let main = format!(
-            "#include <treecast.h>\n\nint main(void)\n{{\n{example}\n    treecast_group_free(group);\n}}\n"
-        );
+        let main =
+            format!("#include <stdio.h>\n#include <treecast.h>\n\nint main(void)\n{{\n{example}\n}}\n");
         std::fs::write(&source, main).unwrap();
         let library = libraries().join("libtreecast_c.a");
         compile(&source, &folder.path().join("example"), &[library.to_str().unwrap()]);
@@ -223,7 +181,7 @@ int main(void)
 {
     struct treecast_group_options nowhere = {.interface = "nowhere0"};
     assert(!treecast_group_start(&nowhere) && strstr(treecast_error(), "nowhere0"));
-    struct treecast_group_options odd = {.address = "odd"};
+    struct treecast_group_options odd = {.group = "odd"};
     assert(!treecast_group_start(&odd) && strstr(treecast_error(), "odd"));
     struct treecast_receiver_options no_ticket = {0};
     assert(!treecast_receiver_join(&no_ticket) && *treecast_error());

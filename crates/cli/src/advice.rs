@@ -22,7 +22,7 @@ pub fn line(error: &(dyn Error + 'static)) -> String {
 }
 
 /// What libraries tell of in words, and the option that helps.
-const OPTIONS: [(&str, &str); 27] = [
+const OPTIONS: [(&str, &str); 30] = [
     (
         "cannot read the ticket from",
         "name the file that `treecast send --ticket-file` wrote, or give the ticket itself",
@@ -39,6 +39,7 @@ const OPTIONS: [(&str, &str); 27] = [
     ("whether anybody listens or not", "--loops ends it after so many loops, and Ctrl-C at any time"),
     ("never leaves its host", "for a session on this host alone, add --interface lo"),
     ("no receiver hears the group", "try --fanout unicast, or look for the place with `treecast doctor`"),
+    ("a firewall, a router or a switch drops them on the way", "look for the place with `treecast doctor`"),
     (
         "no receiver gets the UDP packets",
         "let the ports of docs/sending.md through, or look for the place with `treecast doctor`",
@@ -51,6 +52,8 @@ const OPTIONS: [(&str, &str); 27] = [
     (remedies::PER_ADDRESS, "the sender's --per-address admits more"),
     (remedies::SILENT, "--connect-timeout gives that time"),
     (remedies::OTHER_INTERFACE, "--interface names one"),
+    (remedies::OTHER_FAMILY, "the sender's --group names one, such as 239.255.1.2 or ff15::1:2"),
+    ("so nothing is copied from it", "--old names it all the same"),
     (remedies::SHORTER_BLOCKS, "--block gives their length"),
     (remedies::FEWER_ADDRESSES, "--max says how many"),
     ("the sender is looked for again for", "--reconnect gives that time, and Ctrl-C ends it"),
@@ -58,9 +61,9 @@ const OPTIONS: [(&str, &str); 27] = [
     (remedies::ROUTER_KEY, "`treecast router run --key` takes it"),
 ];
 
-/// A warning or reason of a library, and after it the option that helps, if there is one.
+/// A warning or reason of a library, and after it the option that helps, if there is one. What has passed here before stays as it is.
 pub fn with_option(said: &str) -> String {
-    let advice = OPTIONS.iter().filter(|(phrase, _)| said.contains(phrase));
+    let advice = OPTIONS.iter().filter(|(phrase, advice)| said.contains(phrase) && !said.contains(advice));
     advice.fold(said.to_owned(), |line, (_, advice)| format!("{line}; {advice}"))
 }
 
@@ -133,7 +136,8 @@ fn options(error: &OptionsError) -> Option<&'static str> {
         OptionsError::CarouselShare => "take --fec auto",
         OptionsError::FecSize { .. } => "leave out --fec, or send it in parts",
         OptionsError::Lists(_) => "--interface names another interface, and --fanout another way",
-        OptionsError::NoControl(_) => "name one with --control",
+        OptionsError::NoControl(_) => "name another interface with --interface, or an address with --control",
+        OptionsError::SmallMtu { .. } => "--interface names one",
         OptionsError::OtherControl(_) => "leave out --control, or name another file with --session",
         _ => return None,
     })
@@ -207,7 +211,13 @@ fn target(error: &TargetError) -> Option<&'static str> {
 }
 
 fn interface(error: &InterfaceError) -> Option<&'static str> {
-    matches!(error, InterfaceError::None).then_some("name one with --interface")
+    Some(match error {
+        InterfaceError::None => "name one with --interface",
+        InterfaceError::Missing { .. } | InterfaceError::Down { .. } | InterfaceError::NoAddress { .. } => {
+            "--interface names another"
+        }
+        _ => return None,
+    })
 }
 
 fn udp(error: &UdpError) -> Option<&'static str> {

@@ -1,55 +1,63 @@
 //! Parsers of argument values that several subcommands share, and the one line that refuses wrong arguments.
 
+mod foreign;
+
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, SocketAddrV6},
+    ops::RangeInclusive,
     process::ExitCode,
     time::Duration,
 };
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use treecast::limits::LEAST_STALL_LIMIT;
+use treecast_host::{
+    interface::index_of,
+    quantity::{self, QuantityError},
+};
 
-use crate::output;
+use crate::{config::Origins, output};
 
 /// The longest time that an option takes, in seconds: a year. Added to any clock, it cannot overflow.
 pub const LONGEST_SECONDS: u64 = 366 * 24 * 3600;
 
-/// Parses a whole number of seconds, with or without a unit: 90, 90s, 15m.
+/// [`LONGEST_SECONDS`] as a time.
+pub const LONGEST_TIME: Duration = Duration::from_secs(LONGEST_SECONDS);
+
+/// Parses a number of whole seconds, with or without a unit: 90, 90s, 15m.
 pub fn seconds(text: &str) -> Result<u64, String> {
-    let with_unit = || duration(text).ok().map(|time| time.as_secs());
-    let seconds = text.parse().ok().or_else(with_unit).filter(|seconds| *seconds <= LONGEST_SECONDS);
-    seconds.ok_or_else(|| {
-        format!("expected whole seconds from 0 to {LONGEST_SECONDS}, or a time like 90s, 15m or 2h")
-    })
+    whole_seconds(text, 0..=LONGEST_SECONDS)
 }
 
-/// Parses a number of bytes, with or without a unit: 500000, 500k, 20M, 4G.
-pub fn bytes(text: &str) -> Result<u64, &'static str> {
-    const EXPECTED: &str = "expected a number of bytes from 1 on, like 500k, 20M or 4G";
-    let (at, shift) = match text.char_indices().next_back().ok_or(EXPECTED)? {
-        (at, 'k' | 'K') => (at, 10),
-        (at, 'm' | 'M') => (at, 20),
-        (at, 'g' | 'G') => (at, 30),
-        (at, 't' | 'T') => (at, 40),
-        _ => (text.len(), 0),
-    };
-    let count = text[..at].parse::<u64>().ok().filter(|_| text.as_bytes()[0].is_ascii_digit());
-    count.and_then(|count| count.checked_mul(1 << shift)).filter(|bytes| *bytes > 0).ok_or(EXPECTED)
+/// Parses whole seconds within these limits.
+pub fn whole_seconds(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+    let [least, most] = [*range.start(), *range.end()].map(Duration::from_secs);
+    let time = quantity::time(text, least..=most).map_err(|error| error.to_string())?;
+    let is_whole = time.subsec_nanos() == 0;
+    if is_whole { Ok(time.as_secs()) } else { Err("expected whole seconds, like 90s, 15m or 2h".to_owned()) }
 }
 
-/// Parses a time with its unit: 30s, 30m, 12h, 7d.
-pub fn duration(text: &str) -> Result<Duration, &'static str> {
-    const EXPECTED: &str = "expected a time like 30m, 12h or 7d, of at most 366d";
-    let (at, unit) = text.char_indices().next_back().ok_or(EXPECTED)?;
-    let unit = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        'd' => 24 * 3600,
-        _ => return Err(EXPECTED),
-    };
-    let count = text[..at].parse::<u32>().ok().filter(|_| text.as_bytes()[0].is_ascii_digit());
-    let seconds = count.map(|count| u64::from(count) * unit);
-    seconds.filter(|seconds| (1..=LONGEST_SECONDS).contains(seconds)).map(Duration::from_secs).ok_or(EXPECTED)
+/// Parses how long somebody's silence is borne.
+pub fn stall_limit(text: &str) -> Result<u64, String> {
+    whole_seconds(text, LEAST_STALL_LIMIT.as_secs()..=24 * 3600)
+}
+
+/// Parses a time as [`seconds`] does, or `never`, which is the longest one.
+pub fn seconds_or_never(text: &str) -> Result<u64, String> {
+    match text {
+        "never" => Ok(LONGEST_SECONDS),
+        text => seconds(text).map_err(|expected| format!("{expected}, or never")),
+    }
+}
+
+/// Parses a number of bytes from 1 on: 500000, 500k, 20M, 4G.
+pub fn bytes(text: &str) -> Result<u64, QuantityError> {
+    quantity::size_bytes(text, 1..=u64::MAX)
+}
+
+/// Parses a time from a second to a year: 30s, 30m, 12h, 7d.
+pub fn duration(text: &str) -> Result<Duration, QuantityError> {
+    quantity::time(text, Duration::from_secs(1)..=LONGEST_TIME)
 }
 
 /// Parses the address of a host.
@@ -57,10 +65,21 @@ pub fn address(text: &str) -> Result<IpAddr, &'static str> {
     text.parse().map_err(|_| "expected an address like fd00::1 or 192.0.2.1")
 }
 
-/// Parses the address of a host with a port.
-pub fn address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse()
-        .map_err(|_| "expected an address and a port (0: a free one), like [fd00::1]:5000 or 192.0.2.1:5000")
+/// Parses the address of a host with a port. A link-local address may name its interface, as in `[fe80::1%eth0]:5000`.
+pub fn address_and_port(text: &str) -> Result<SocketAddr, String> {
+    const EXPECTED: &str = "expected an address and a port (0: a free one), like [fd00::1]:5000, [fe80::1%eth0]:5000 or 192.0.2.1:5000";
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let with_zone = || {
+        let (host, port) = text.strip_prefix('[')?.split_once("]:")?;
+        let (address, zone) = host.split_once('%')?;
+        Some((address.parse().ok()?, zone, port.parse().ok()?))
+    };
+    let (address, zone, port) = with_zone().ok_or(EXPECTED)?;
+    let scope = index_of(zone)
+        .map_err(|_| format!("{address} is on interface {zone}, which this host does not have"))?;
+    Ok(SocketAddrV6::new(address, port, 0, scope).into())
 }
 
 pub use treecast::watch::counted;
@@ -84,8 +103,8 @@ pub trait With: Sized {
 impl<B> With for B {}
 
 /// Reports wrong arguments in one line, as all errors are reported, and prints help in full. Returns the exit
-/// code.
-pub fn refuse(mut error: clap::Error) -> ExitCode {
+/// code. `origins`: where arguments come from that nobody typed.
+pub fn refuse(mut error: clap::Error, origins: &Origins) -> ExitCode {
     if !error.use_stderr() {
         output::to_stdout(format_args!("{error}"));
         return ExitCode::SUCCESS;
@@ -100,8 +119,34 @@ pub fn refuse(mut error: clap::Error) -> ExitCode {
     {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![nearest]));
     }
-    remark!("treecast: {}; --help says what is possible", in_one_line(&error.to_string()));
+    let option = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => option.as_str(),
+        _ => "",
+    };
+    match foreign::meaning(option).filter(|_| origins.place(option).is_none()) {
+        Some(meaning) => remark!("treecast: {meaning}"),
+        None => remark!("treecast: {}; --help says what is possible", refusal(&error, origins)),
+    }
     ExitCode::FAILURE
+}
+
+/// What is wrong, and in which file if nobody typed it.
+fn refusal(error: &clap::Error, origins: &Origins) -> String {
+    let named = |kind| match error.get(kind) {
+        Some(ContextValue::String(name)) => Some(&**name),
+        _ => None,
+    };
+    let line = in_one_line(&error.to_string());
+    let option = named(ContextKind::InvalidArg).unwrap_or_default();
+    match (origins.place(option), error.kind()) {
+        (None, _) | (_, ErrorKind::ArgumentConflict) => origins.explain(line),
+        (Some(place), ErrorKind::UnknownArgument) => {
+            let nearest = named(ContextKind::SuggestedArg).map(|arg| arg.trim_start_matches('-'));
+            let nearest = nearest.map_or_else(String::new, |key| format!("; the nearest is `{key}`"));
+            format!("{place}: no option is called `{}`{nearest}", option.trim_start_matches('-'))
+        }
+        (Some(place), _) => format!("{place}: {line}"),
+    }
 }
 
 /// Joins the lines of a message of clap into one, without the word "error" and without the usage.
@@ -162,20 +207,23 @@ mod tests {
 
     #[test]
     fn values_say_what_was_expected() {
-        assert_eq!((seconds("60"), seconds("90s"), seconds("15m")), (Ok(60), Ok(90), Ok(900)));
-        for wrong in ["-1", "x", "", "1.5", "99999999999"] {
-            assert!(seconds(wrong).unwrap_err().contains("whole seconds"), "{wrong}");
+        assert_eq!((seconds("60"), seconds("90s"), seconds("1m30s")), (Ok(60), Ok(90), Ok(90)));
+        for wrong in ["-1", "x", "", "99999999999"] {
+            assert!(seconds(wrong).unwrap_err().contains("a time from 0s to 366d"), "{wrong}");
         }
-        let times = ["40s", "30m", "12h", "7d"].map(|text| duration(text).unwrap().as_secs());
-        assert_eq!(times, [40, 1800, 43_200, 604_800]);
-        for wrong in ["", "m", "5", "-1h", "+1h", "0s", "367d", "99999999999d", "1.5h", "5ü"] {
-            assert!(duration(wrong).unwrap_err().contains("like 30m"), "{wrong}");
-        }
+        assert!(seconds("1.5").unwrap_err().contains("whole seconds"));
+        assert_eq!((stall_limit("2m"), stall_limit("1d")), (Ok(120), Ok(86_400)));
+        assert!(stall_limit("25h").unwrap_err().contains("to 1d"));
+        assert_eq!((seconds_or_never("never"), seconds_or_never("2m")), (Ok(LONGEST_SECONDS), Ok(120)));
+        assert!(seconds_or_never("ever").unwrap_err().ends_with(", or never"));
+        assert_eq!(duration("12h"), Ok(Duration::from_secs(43_200)));
+        assert!(duration("0s").unwrap_err().to_string().contains("a time from 1s to 366d"));
         assert_eq!((bytes("7"), bytes("2k"), bytes("3G")), (Ok(7), Ok(2048), Ok(3 << 30)));
-        for wrong in ["", "k", "0", "-1", "+1k", "1.5M", "99999999999T", "5ü"] {
-            assert!(bytes(wrong).unwrap_err().contains("like 500k"), "{wrong}");
-        }
         assert!(address_and_port("127.0.0.1:22x").unwrap_err().contains("192.0.2.1:5000"));
+        let zone =
+            SocketAddr::from(SocketAddrV6::new("fe80::1".parse().unwrap(), 80, 0, index_of("lo").unwrap()));
+        assert_eq!(address_and_port("[fe80::1%lo]:80"), Ok(zone));
+        assert!(address_and_port("[fe80::1%none9]:80").unwrap_err().contains("interface none9"));
         assert!(address("host").unwrap_err().contains("fd00::1"));
     }
 }

@@ -22,14 +22,14 @@ pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     /// Receivers on the bridge
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
     receivers: u32,
     /// Size of the file in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1024, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     size: u64,
-    /// How many times the floor and treecast are measured; the medians count
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
+    /// How many times each is measured. That is the floor and treecast; the medians count
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
     runs: u32,
     /// Leave out uftp
     #[arg(long)]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 use serde_json::{Value, json};
 use treecast::{
     Stop,
-    discovery::{self, Announcement, Interfaces, News, Refusal},
+    discovery::{self, Announcement, Audience, ForStanding, Interfaces, News, Refusal},
 };
 use treecast_host::clock::since_1970;
 
@@ -19,14 +19,15 @@ use crate::{
 ///
 /// Asks on the links of this host by mDNS, and listens for SAP, which comes from farther away once in five minutes. Shows
 /// sessions of which a sender has signed the announcement (`treecast send --announce`); what is forged, replayed or expired is
-/// counted and not shown. The exit code is 0, also if there is none.
+/// counted and not shown. The exit code is 0, also if there is none; 3 if some announcements cannot be heard, because a socket
+/// could not be opened; 1 if none can.
 #[derive(clap::Args)]
 pub struct Args {
     /// Network interface to listen on; may be given several times [default: all that are up]
     #[arg(long, value_name = "IF")]
     interface: Vec<String>,
-    /// Listen for this long, in seconds or with a unit (90, 90s, 15m)
-    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = arguments::seconds, allow_negative_numbers = true)]
+    /// Listen for this long. In seconds or with a unit (90, 90s, 15m)
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = arguments::seconds, allow_hyphen_values = true)]
     time: u64,
     /// One JSON event a line on standard output
     #[arg(long)]
@@ -36,16 +37,18 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let stop = Stop::on_signals()?;
     let interfaces = Interfaces::named(&args.interface).map_err(|error| advice::line(&error))?;
-    let mut shown = 0;
+    let (mut shown, mut is_deaf) = (0, false);
     let mut on_news = |news: News| {
         shown += usize::from(matches!(news, News::Announced(_)));
+        is_deaf |= matches!(news, News::Problem(_));
         match args.json {
             true => say!("{}", as_json(&news)),
             false => as_text(&news).into_iter().for_each(|text| say!("{text}")),
         }
     };
     let time = Duration::from_secs(args.time);
-    let refused = discovery::listen(&interfaces, time, &stop, &mut on_news)?;
+    let refused =
+        discovery::listen(&interfaces, time, &stop, &mut on_news).map_err(|error| advice::line(&error))?;
     match args.json {
         true => {
             let refused: BTreeMap<&str, u64> =
@@ -53,7 +56,9 @@ pub fn run(args: &Args) -> Outcome {
             say!("{}", json!({"event": "discovered", "sessions": shown, "refused": refused}));
         }
         false => {
-            if shown == 0 {
+            if shown == 0 && is_deaf {
+                remark!("no session is announced as far as can be heard here");
+            } else if shown == 0 {
                 remark!("no session is announced here (`treecast send --announce` does it)");
             }
             // A packet that is only late looks like one that somebody has sent again.
@@ -62,7 +67,7 @@ pub fn run(args: &Args) -> Outcome {
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if is_deaf { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
 
 /// A session for a person: what it is, and how it is received. `None` where nothing is new.
@@ -73,6 +78,10 @@ fn as_text(news: &News) -> Option<String> {
         News::Withdrawn(announcement) => {
             return Some(output::in_one_line(&format!("{} is over", announcement.name())));
         }
+        News::Problem(line) => {
+            remark!("treecast: cannot hear all announcements: {line}");
+            return None;
+        }
     };
     let line = format!(
         "{}: {}, {}, by {}",
@@ -81,7 +90,11 @@ fn as_text(news: &News) -> Option<String> {
         figures::bytes(announcement.bytes),
         sender(announcement)
     );
-    Some(format!("{}\n    treecast receive {}", output::in_one_line(&line), announcement.ticket()))
+    let line = output::in_one_line(&line);
+    Some(match announcement.audience {
+        Audience { people: true, .. } => format!("{line}\n    treecast receive {}", announcement.ticket()),
+        audience => format!("{line}\n    for {audience}"),
+    })
 }
 
 /// The sender's key in its text form.
@@ -89,11 +102,21 @@ fn sender(announcement: &Announcement) -> String {
     discovery::sender(announcement).map(|key| key.to_string()).unwrap_or_default()
 }
 
+/// The standing receivers that a session is for, in a word.
+fn standing(announcement: &Announcement) -> &'static str {
+    match announcement.audience.standing {
+        ForStanding::None => "none",
+        ForStanding::Any => "any",
+        ForStanding::Named { .. } => "named",
+    }
+}
+
 fn as_json(news: &News) -> Value {
     let (event, announcement) = match news {
         News::Announced(announcement) => ("announced", announcement),
         News::Renewed(announcement) => ("renewed", announcement),
         News::Withdrawn(announcement) => ("withdrawn", announcement),
+        News::Problem(line) => return json!({"event": "problem", "text": line}),
     };
     let age = since_1970().saturating_sub(Duration::from_millis(announcement.number));
     json!({
@@ -101,6 +124,7 @@ fn as_json(news: &News) -> Value {
         "name": announcement.name(),
         "session": format!("{:08x}", announcement.ticket().session.0),
         "key": sender(announcement),
+        "for": {"people": announcement.audience.people, "standing": standing(announcement)},
         "objects": announcement.objects,
         "bytes": announcement.bytes,
         "number": announcement.number,

@@ -1,15 +1,12 @@
 //! The file with a key that several hosts share: the routers and senders of a MEADcast domain, or beacons.
 
-use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
+use std::{fs, io, path::Path};
 
 use treecast::options::DomainKey;
 use treecast_host::text;
 
 /// The largest file that is read, in bytes. A key is shorter.
 const MAX_LEN: u64 = 4096;
-
-/// The permission bits of the group and of others. A key file may have none of them.
-const OTHERS: u32 = 0o077;
 
 const MAKES_ONE: &str = "`(umask 077; openssl rand -hex 32 > FILE)`";
 
@@ -33,13 +30,8 @@ pub fn read_with<K, E: std::fmt::Display>(
     if metadata.is_dir() {
         return Err(wrong("it is a folder; name the file".to_owned()));
     }
-    let mode = metadata.mode();
-    if mode & OTHERS != 0 {
-        return Err(wrong(format!(
-            "others than its owner may read it (mode {:04o}); `chmod 600` it",
-            mode & 0o7777
-        )));
-    }
-    let text = text::read_any(path, MAX_LEN).map_err(|error| unreadable(&error))?;
+    text::check_private(&metadata)
+        .map_err(|why| wrong(format!("{why}; make it yours with `chown` and `chmod 600`")))?;
+    let text = text::read_private(path, MAX_LEN).map_err(|error| unreadable(&error))?;
     parse(&text).map_err(|error| wrong(error.to_string()))
 }

@@ -76,7 +76,7 @@ struct SynthArgs {
     /// The length of the log, in days
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MAX_DAYS))]
     days: u32,
-    /// The number that decides everything that is drawn: the same seed makes the same files
+    /// The seed of everything that is drawn. The same seed makes the same files
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Compress times by this factor: with 24, a day takes an hour
@@ -146,9 +146,14 @@ fn write_plots(report: &Report, folder: &Path) -> Done<Vec<PathBuf>> {
     fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     let mut written = Vec::new();
     for plot in report.feeds.iter().flat_map(plots::plots) {
-        let path = folder.join(format!("{}.svg", plot.name));
-        fs::write(&path, plot.svg).map_err(|error| failed(&path, error))?;
-        written.push(path);
+        for (ending, text) in [("svg", plot.svg), ("csv", plot.csv)] {
+            if text.is_empty() {
+                continue;
+            }
+            let path = folder.join(format!("{}.{ending}", plot.name));
+            fs::write(&path, text).map_err(|error| failed(&path, error))?;
+            written.push(path);
+        }
     }
     Ok(written)
 }

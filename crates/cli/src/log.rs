@@ -3,6 +3,9 @@
 //! Without them, the messages of a session go to its display, and only other warnings are logged. With them,
 //! the display uses standard output only, and the lines that it would have printed to standard error become log
 //! events.
+//!
+//! Other crates log what they find wrong with packets, and anybody can send packets. So their events are left out, except at the level
+//! `trace`.
 
 use std::{
     io::{self, Write},
@@ -24,16 +27,14 @@ static IS_ON: OnceLock<()> = OnceLock::new();
 
 const VARIABLE: &str = "TREECAST_LOG";
 
-/// The heading of these options in the help, so that they do not mix with a command's own options.
-const HEADING: &str = "Logs";
-
 #[derive(clap::Args)]
 pub struct Args {
-    /// Log what happens to standard error, in place of other lines there [default: TREECAST_LOG, else none]
-    #[arg(long, global = true, value_parser = LEVELS, value_name = "LEVEL", help_heading = HEADING)]
+    /// Log what happens to standard error, in place of other lines there [default: TREECAST_LOG, else none]. Only trace also shows what
+    /// the libraries log that treecast is built with
+    #[arg(long, global = true, value_parser = LEVELS, value_name = "LEVEL")]
     log: Option<String>,
     /// The format of logs
-    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text", help_heading = HEADING)]
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
     log_format: Format,
 }
 
@@ -57,11 +58,11 @@ pub(crate) fn start(args: &Args) -> Result<(), String> {
         Some(level) => {
             // A second call changes nothing.
             _ = IS_ON.set(());
-            Targets::new().with_default(level)
+            // A stranger's packet may make another crate log a line. Whoever asks for a trace wants that, too.
+            let others = if level == LevelFilter::TRACE { level } else { LevelFilter::OFF };
+            own(level).with_default(others)
         }
-        None => Targets::new()
-            .with_default(LevelFilter::WARN)
-            .with_target(treecast::watch::LOG_TARGET, LevelFilter::OFF),
+        None => own(LevelFilter::WARN).with_target(treecast::watch::LOG_TARGET, LevelFilter::OFF),
     };
     let layer = fmt::layer().log_internal_errors(false);
     let registry = tracing_subscriber::registry().with(filter);
@@ -74,6 +75,11 @@ pub(crate) fn start(args: &Args) -> Result<(), String> {
         }
     };
     result.map_err(|error| format!("cannot log: {error}"))
+}
+
+/// Lets events of treecast's crates pass, whose names begin alike, and no others.
+fn own(level: LevelFilter) -> Targets {
+    Targets::new().with_target("treecast", level)
 }
 
 /// A writer that escapes control characters in log lines, because names in them may contain anything. Each call

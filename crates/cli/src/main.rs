@@ -10,12 +10,14 @@ mod output;
 mod advice;
 mod arguments;
 mod bench;
+mod config;
 mod discover;
 mod doctor;
 mod domain_key;
 mod feed;
 mod figures;
 mod group;
+mod help;
 mod history;
 mod keys;
 mod lab;
@@ -26,18 +28,21 @@ mod mead;
 mod monitor;
 mod moving_line;
 mod mroute;
+mod new_file;
 mod package_files;
 mod receive;
 mod rib;
+mod roster;
 mod router;
 mod send;
 mod sim;
 mod status;
+mod toml_lines;
 mod unicast;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
 /// One sender, many receivers, the same bytes.
 #[derive(Parser)]
@@ -80,10 +85,17 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let arguments = receive::join_ticket(std::env::args_os().collect());
-    let cli = match Cli::try_parse_from(arguments) {
+    let typed = receive::join_ticket(std::env::args_os().collect());
+    let (arguments, origins) = match config::extend(typed, command()) {
+        Ok(extended) => extended,
+        Err(line) => {
+            remark!("treecast: {line}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let cli = match parse(command(), arguments.clone()) {
         Ok(cli) => cli,
-        Err(error) => return arguments::refuse(error),
+        Err(error) => return arguments::refuse(error, &origins),
     };
     if let Err(line) = log::start(&cli.log) {
         remark!("treecast: {line}");
@@ -91,7 +103,7 @@ fn run() -> ExitCode {
     }
     treecast_host::file_limit::raise();
     let result = match cli.command {
-        Command::Send(args) => send::run(*args),
+        Command::Send(args) => send::run(*args, arguments),
         Command::Receive(args) => receive::run(args),
         Command::Discover(args) => discover::run(&args),
         Command::Keys(args) => keys::run(args),
@@ -109,19 +121,39 @@ fn run() -> ExitCode {
         Command::Feed(args) => feed::run(*args),
         Command::Rib(args) => rib::run(args),
         Command::Mast(args) => mast::run(args),
-        Command::PackageFiles(args) => package_files::run(&args, Cli::command()),
+        Command::PackageFiles(args) => package_files::run(&args, command()),
     };
     let result = result.and_then(|code| match output::failure() {
         Some(line) if code == ExitCode::SUCCESS => Err(line.into()),
         _ => Ok(code),
     });
     result.unwrap_or_else(|error| {
+        let line = origins.explain(advice::line(&*error));
         match log::is_on() {
-            true => tracing::error!("{}", advice::line(&*error)),
-            false => remark!("treecast: {}", advice::line(&*error)),
+            true => tracing::error!("{line}"),
+            false => remark!("treecast: {line}"),
         }
         ExitCode::FAILURE
     })
+}
+
+/// The definition of the whole command line.
+fn command() -> clap::Command {
+    help::arrange(Cli::command())
+}
+
+fn parse(mut command: clap::Command, arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Parses the command line of a sender. An option that is given again counts as it is given last.
+fn send_arguments(arguments: Vec<OsString>) -> Result<send::Args, clap::Error> {
+    let sender = command().mut_subcommand("send", |send| send.args_override_self(true));
+    match parse(sender, receive::join_ticket(arguments))?.command {
+        Command::Send(args) => Ok(*args),
+        _ => Err(command().error(ErrorKind::InvalidSubcommand, "the kept command line is no sender's")),
+    }
 }
 
 /// The result of a subcommand: its exit code, or an error whose one line says what happened, to what, and what
@@ -134,7 +166,7 @@ mod tests {
 
     #[test]
     fn every_argument_has_a_help_text() {
-        let mut commands = vec![Cli::command()];
+        let mut commands = vec![command()];
         let mut arguments = 0;
         while let Some(command) = commands.pop() {
             for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {

@@ -59,11 +59,11 @@ enum Command {
         /// The interface
         #[arg(value_name = "IF")]
         interface: String,
-        /// The server's public key, as `treecast mast key` prints it. Without it, any server's lease is taken, and no push is
+        /// The server's public key, by `treecast mast key`. Without it, any server's lease is taken, and no push is
         /// believed
         #[arg(long, value_name = "HEX")]
         server_key: Option<String>,
-        /// The interface identifier that the host would like, such as ::80 [default: the server chooses]
+        /// The interface identifier to ask for. Such as ::80 [default: the server chooses]
         #[arg(long, value_name = "ID", value_parser = interface_id)]
         ifid: Option<u64>,
         /// One JSON event a line on standard output

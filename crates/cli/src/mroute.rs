@@ -1,8 +1,9 @@
 //! `treecast mroute`: the multicast routing daemon, and a command that shows the state of the running one.
 
-use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf, process::ExitCode, time::Duration};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use treecast_dataplane::mroute::{self, Config, Family, Notice, Status};
+use treecast_host::quantity::{self, QuantityError};
 
 use crate::Outcome;
 
@@ -19,32 +20,32 @@ pub struct Args {
     /// Route between these interfaces only (may be repeated) [default: all that are up]
     #[arg(long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
-    /// The interface towards the senders of any-source groups. This router then acts as a host there, and
+    /// The interface towards senders. It is for any-source groups. This router then acts as a host there, and
     /// forwards to the networks where it is the querier. If the networks have loops, every router needs this
     /// option. Without it, packets still come only by the route to their sender, but hosts may get copies, and
     /// a group in which nothing was ever sent stays joined [default: a sender may be behind any interface; the
     /// router learns where loops are]
     #[arg(long, value_name = "IF")]
     upstream: Option<String>,
-    /// In networks with loops, give each sender to an any-source group a tree of its own, by the routes to it,
-    /// as DVMRP does. Every router needs this option. A new sender's first packets reach all routers, which then
+    /// Give each sender a tree of its own. This is for networks with loops and any-source groups: a tree goes by the routes to its
+    /// sender, as DVMRP does. Every router needs this option. A new sender's first packets reach all routers, which then
     /// refuse it where its packets come by another way. This works for 64 senders of a group; of further ones,
     /// hosts between two routers may get copies. Groups stay joined between the routers of a loop until
     /// the routers end
     #[arg(long, conflicts_with = "upstream")]
     source_trees: bool,
-    /// Time between two queries for listeners, from 1s to 31744s
-    #[arg(long, value_name = "TIME", default_value = "125s", value_parser = query_interval)]
+    /// Time between two queries. They look for listeners. From 1s to 31744s
+    #[arg(long, value_name = "TIME", default_value = "125s", value_parser = query_interval, allow_hyphen_values = true)]
     query_interval: Duration,
-    /// The number of groups that this router serves for the hosts on one interface, 1 to 65536. Sources and
+    /// Groups for each interface. So many, 1 to 65536, are served for the hosts on it. Sources and
     /// forwarding entries are limited in proportion. When all are used, each host gets its share
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = max_groups)]
     max_groups: usize,
-    /// The time for which the kernel goes on forwarding after SIGTERM or SIGKILL, up to 600s. A `treecast
+    /// Forward for so long after the end. The kernel does it after SIGTERM or SIGKILL, up to 600s. A `treecast
     /// mroute` that starts in this time takes over without a gap. 0s ends forwarding at once
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = keep)]
     keep: Duration,
-    /// Answer traces (`treecast doctor trace`, Mtrace2) only by "prohibited". Without this option, hosts on this
+    /// Refuse traces. `treecast doctor trace` (Mtrace2) gets only "prohibited". Without this option, hosts on this
     /// router's links can see the addresses of routers between them and a sender
     #[arg(long)]
     no_trace: bool,
@@ -114,31 +115,17 @@ pub fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn query_interval(text: &str) -> Result<Duration, String> {
-    time(text, 1_000..=31_744_000)
+fn query_interval(text: &str) -> Result<Duration, QuantityError> {
+    quantity::time(text, Duration::from_secs(1)..=Duration::from_secs(31_744))
 }
 
-fn keep(text: &str) -> Result<Duration, String> {
-    time(text, 0..=600_000)
+fn keep(text: &str) -> Result<Duration, QuantityError> {
+    quantity::time(text, Duration::ZERO..=Duration::from_secs(600))
 }
 
 fn max_groups(text: &str) -> Result<usize, &'static str> {
     let number = text.parse().ok().filter(|number| (1..=65_536).contains(number));
     number.ok_or("a number from 1 to 65536")
-}
-
-/// Parses a time: "125s", "2500ms" or "125".
-fn time(text: &str, range_millis: RangeInclusive<u64>) -> Result<Duration, String> {
-    let (number, unit_millis) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1),
-        None => (text.strip_suffix('s').unwrap_or(text), 1000),
-    };
-    let millis = number.parse().ok().and_then(|number: u64| number.checked_mul(unit_millis));
-    let millis = millis.filter(|millis| range_millis.contains(millis)).ok_or_else(|| {
-        let [from, to] = [range_millis.start(), range_millis.end()].map(|millis| millis / 1000);
-        format!("expected a time from {from}s to {to}s, like 25s or 2500ms")
-    })?;
-    Ok(Duration::from_millis(millis))
 }
 
 fn print_status(status: &Status) {
@@ -228,7 +215,7 @@ mod tests {
         assert_eq!(query_interval("125s"), Ok(Duration::from_secs(125)));
         assert_eq!(query_interval("2"), Ok(Duration::from_secs(2)));
         assert_eq!(query_interval("1500ms"), Ok(Duration::from_millis(1500)));
-        for wrong in ["0", "999ms", "31745s", "-1", "", "s", "1h", "99999999999999999999s"] {
+        for wrong in ["0", "999ms", "31745s", "-1", "", "s", "9h", "99999999999999999999s"] {
             assert!(query_interval(wrong).is_err(), "{wrong}");
         }
     }

@@ -302,6 +302,22 @@ pub fn line(line: &str) {
     remark!("{line}");
 }
 
+/// A table: a heading, and rows whose cells are as wide as their column.
+pub fn table<const N: usize>(header: &[&str; N], rows: &[[&str; N]]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column]).chain([header[column]]);
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    std::iter::once(header)
+        .chain(rows)
+        .map(|row| {
+            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+            format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+        })
+        .collect()
+}
+
 pub use treecast::watch::in_one_line;
 
 /// Whether nobody reads standard output any more.

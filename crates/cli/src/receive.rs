@@ -6,6 +6,7 @@ mod exec;
 mod place;
 mod standing;
 mod stdout;
+mod unfinished;
 
 use std::{
     ffi::OsString,
@@ -18,22 +19,17 @@ use std::{
 use treecast::{
     Receiver, ReceiverBuilder, Stop, Ticket, code,
     discovery::Interfaces,
-    limits::{IOTUP_PORT, LEAST_STALL_LIMIT, MAX_GROUPS, RECEIVER_STALL_LIMIT, RECONNECT_TIME},
+    limits::{IOTUP_PORT, MAX_GROUPS, RECEIVER_STALL_LIMIT, RECONNECT_TIME},
     watch::{Limit, ObjectKind, ReceiveEvent, ReceiveSummary},
 };
 
+use self::unfinished::Unfinished;
 use crate::{
     Outcome, advice,
     arguments::{self, With},
     group::Group,
     send::Dialect,
 };
-
-/// The heading of options that have no effect with a carousel's ticket.
-const CONNECTION_HEADING: &str = "Connection to the sender, which a carousel has not";
-
-/// The heading of options that protect a receiver's folder.
-const SENDER_HEADING: &str = "What the sender may do";
 
 /// Receive the files of a session.
 ///
@@ -43,88 +39,94 @@ const SENDER_HEADING: &str = "What the sender may do";
 /// session matches --only.
 #[derive(clap::Args)]
 pub struct Args {
+    /// Take no options from ~/.config/treecast/config.toml and /etc/treecast/config.toml
+    #[arg(long)]
+    no_config: bool,
     /// Network interface to listen on [default: the one of the route to the sender]
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
     /// UDP port for packets to this host's own address (--fanout unicast, mead, xcast and auto), for a firewall
     /// that lets one port in [default: the port after the group's; with unicast a free one]. Repair local: other
     /// receivers send to it, or to the port after it where the session has no multicast
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true,
-          help_heading = CONNECTION_HEADING)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     port: Option<u16>,
-    /// Folder for the files; it is made if it is missing [default: this folder]. With --stdout, the folder for what waits
+    /// Folder for the files [default: this folder]. It is made if it is missing. With --stdout, the folder for what waits
     /// to be written [default: the system's folder for temporary files]
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
-    /// Write what comes to standard output: the stream of `treecast send -`, piece by piece, or the one file of a session.
+    /// Write what comes to standard output. That is the stream of `treecast send -`, piece by piece, or the one file of a session.
     /// Only verified bytes are written
     #[arg(long, conflicts_with_all = ["json", "exec", "keep_existing"])]
     stdout: bool,
-    /// Write the one file of a session to this block device, or give it this path. A device that is too small, mounted or
+    /// Path for the session's one file, or a block device. A device that is too small, mounted or
     /// otherwise in use is refused; what lies behind the file's end on it stays. Its bytes are hashed as they are written,
     /// and forced to the device. --into names the folder for what is kept meanwhile
     #[arg(long, value_name = "PATH", conflicts_with_all = ["stdout", "keep_existing"])]
     to: Option<PathBuf>,
-    /// With --to DEVICE, read all back from the device before it counts as received
-    #[arg(long, requires = "to")]
+    /// Force each file to the disk, and read it back from there, before it counts as received: bits may flip on the way. It takes the
+    /// time to write and read everything once
+    #[arg(long, conflicts_with = "stdout")]
     read_back: bool,
     /// Where older versions of the files are, when the sender sends by difference (`treecast send --delta`): a file, a block
     /// device, or a folder with files of the same names. What they hold is copied, and only the rest is fetched. Something else
     /// there costs only time [default: what has the file's name or --to's path; the device of --to]
     #[arg(long, value_name = "PATH", conflicts_with = "standing")]
     old: Option<PathBuf>,
-    /// Run this command for each file that is complete and verified; {} stands for the file's path. Quotes keep words
-    /// together, and no shell takes part. At its end, treecast waits for all commands. If one fails, the exit code is 3
+    /// Run this command for each verified file. {} stands for the file's path. Quotes keep words
+    /// together, and no shell takes part. The sender chooses the names: a program that hands its arguments to a shell, as ssh and
+    /// sh -c do, runs what stands in them. At its end, treecast waits for all commands. If one fails, the exit code is 3
     #[arg(long, value_name = "COMMAND", value_parser = exec::Template::parse)]
     exec: Option<exec::Template>,
     /// With --exec, run the command for all files of this many seconds together (30, 5m): {} stands for each of their paths, at most
     /// 1024 of them. The time begins with the first file [default: one command for each file]
-    #[arg(long, value_name = "SECONDS", requires = "exec", value_parser = exec::period, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", requires = "exec", value_parser = exec::period, allow_hyphen_values = true)]
     batch: Option<u64>,
-    /// Take only files whose names match, like '*.iso' or 'docs/*'. Several --only add up
+    /// Take only files whose names match, like '*.iso'. Patterns are of whole names ('docs/*'). Several --only add up
     #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
     only: Vec<glob::Pattern>,
     /// Do not take files whose names match, also where --only does
     #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
     not: Vec<glob::Pattern>,
     /// Take only files of at most this size (500k, 20M, 4G: powers of 1024)
-    #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_hyphen_values = true)]
     max_size: Option<u64>,
     /// Take files whose names match under a new name: {} in it stands for the name, {name} for its last part. The first of several
     /// --rename that matches counts. 'radar/*=archive/{name}'
     #[arg(long, value_name = "GLOB=NEW", value_parser = choice::Rename::parse)]
     rename: Vec<choice::Rename>,
-    /// Keep existing files and symbolic links, and fetch only others [default: they are replaced]
-    #[arg(long, help_heading = SENDER_HEADING)]
+    /// Keep existing files, and fetch only others. Symbolic links stay, too [default: they are replaced]
+    #[arg(long)]
     keep_existing: bool,
     /// Also take files and folders whose names begin with a dot at the top of the folder, such as .bashrc or
     /// .ssh
-    #[arg(long, help_heading = SENDER_HEADING)]
+    #[arg(long)]
     hidden: bool,
     /// End when there are more files, folders and links than this; complete files stay
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true,
-          help_heading = SENDER_HEADING)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     max_files: Option<u64>,
     /// End when the files are larger than this together (500k, 20M, 4G: powers of 1024); complete files stay
-    #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_negative_numbers = true,
-          help_heading = SENDER_HEADING)]
+    #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_hyphen_values = true)]
     max_bytes: Option<u64>,
     /// End after this time, in seconds or with a unit (90, 90s, 15m, 2h). Incomplete files stay, too, for the
     /// next start
-    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true,
-          help_heading = SENDER_HEADING)]
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_hyphen_values = true)]
     max_time: Option<u64>,
+    /// When this receiver is stopped (Ctrl-C, SIGTERM), remove incomplete files [default: they stay, and the same ticket and folder go
+    /// on with them within 7 days]
+    #[arg(long)]
+    discard: bool,
     /// When the disk is full, wait this many seconds for room and continue then; files fail after that. 0 does
     /// not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = arguments::seconds,
-          allow_negative_numbers = true)]
+          allow_hyphen_values = true)]
     wait_for_space: u64,
-    /// The name of this receiver at the sender [default: host name and process id; in a lab the node's name]
-    #[arg(long, help_heading = CONNECTION_HEADING)]
+    /// The name of this receiver at the sender [default: host name and process id; in a lab the node's name]. A carousel's sender does
+    /// not hear it
+    #[arg(long)]
     name: Option<String>,
-    /// The key that identifies this receiver: its name (see `treecast keys`) or file [default: a key made for
+    /// The key that identifies this receiver. Its name (see `treecast keys`) or file [default: a key made for
     /// the session]
-    #[arg(long, value_name = "NAME|PATH", help_heading = CONNECTION_HEADING)]
+    #[arg(long, value_name = "NAME|PATH")]
     key: Option<String>,
     /// Refuse the ticket of a plain session (`treecast send --plain`)
     #[arg(long)]
@@ -132,20 +134,18 @@ pub struct Args {
     /// Give up when the sender cannot be reached for this many seconds, or when nothing comes of a carousel for
     /// so long
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = arguments::seconds,
-          allow_negative_numbers = true)]
+          allow_hyphen_values = true)]
     connect_timeout: u64,
     /// When the connection to the sender breaks, try for this many seconds to reach it again, and fetch what is
     /// missing; 0 gives up at once
-    #[arg(long, value_name = "SECONDS", default_value_t = RECONNECT_TIME.as_secs(), value_parser = arguments::seconds, allow_negative_numbers = true,
-          help_heading = CONNECTION_HEADING)]
+    #[arg(long, value_name = "SECONDS", default_value_t = RECONNECT_TIME.as_secs(), value_parser = arguments::seconds, allow_hyphen_values = true)]
     reconnect: u64,
     /// Look for the sender again (--reconnect) when it has been silent for this many seconds, because it was
     /// stopped or the path broke. A sender that only waits for other receivers speaks every 5 s
-    #[arg(long, value_name = "SECONDS", default_value_t = RECEIVER_STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT.as_secs()..=86_400),
-          help_heading = CONNECTION_HEADING)]
+    #[arg(long, value_name = "SECONDS", default_value_t = RECEIVER_STALL_LIMIT.as_secs(), value_parser = arguments::stall_limit, allow_hyphen_values = true)]
     stall_limit: u64,
-    /// Run as a service: take all announced sessions (`treecast send --announce`) of senders that the rules in this TOML file
-    /// trust, again and again, and keep a history (`treecast status --history`). All other settings are in the file
+    /// Run as a service by the rules in this TOML file. It takes all announced sessions (`treecast send --to-standing`) of senders that
+    /// the rules trust, again and again, and keeps a history (`treecast status --history`). All other settings are in the file
     #[arg(long, value_name = "CONFIG", conflicts_with_all = ["ticket", "into", "only", "not", "max_size", "rename", "stdout", "exec", "name", "key", "interface", "max_time", "max_bytes", "max_files"])]
     standing: Option<PathBuf>,
     /// The file that fixes the session's local groups by hand, as the sender has it (`treecast send --local-groups`)
@@ -172,7 +172,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_GROUPS)),
           allow_negative_numbers = true)]
     groups: Option<u8>,
-    /// The first line that `treecast send` prints, or @ and a file with that line; or the code of a sender on the same
+    /// What `treecast send` prints, or @ and a file with it. That is its first line, a ticket, or the code of a sender on the same
     /// network (`treecast send --code`). With --dialect iotup, the name for the file. White space and line breaks in a ticket
     /// mean nothing
     #[arg(value_name = "TICKET|@PATH|CODE", required_unless_present = "standing")]
@@ -207,6 +207,7 @@ pub fn run(args: Args) -> Outcome {
     let stop = stop(&args)?;
     let builder = builder(&args, &stop)?;
     let is_feed = builder.is_feed();
+    let unfinished = Unfinished::new(&args, &builder);
     let (mut follow_up, builder) = FollowUp::start(&args, builder)?;
     let mut display = display::Display::new(args.json, args.stdout, is_feed);
     let mut broken = None;
@@ -233,11 +234,17 @@ pub fn run(args: Args) -> Outcome {
     match finished {
         // The reason why files could not be handed on has ended the session.
         Err(line) => Err(line.into()),
+        Ok(_) if was_stopped(&summary, time_limit(&stop)) => Err(unfinished.ended(&stop, &summary).into()),
         Ok(all_succeeded) => {
             let code = exit_code(&summary, time_limit(&stop))?;
             Ok(if all_succeeded { code } else { ExitCode::from(3) })
         }
     }
+}
+
+/// Whether a signal has ended the session, and no limit.
+fn was_stopped(summary: &ReceiveSummary, time_limit: Option<Limit>) -> bool {
+    summary.interrupted && summary.limit.is_none() && time_limit.is_none()
 }
 
 /// Sees that what the session needs at its end is there at its beginning.
@@ -283,7 +290,7 @@ impl FollowUp {
         });
         let runner = runner.transpose()?;
         if let Some(to) = &args.to {
-            let place = place::Place::new(to, args.into.as_deref(), args.read_back)?;
+            let place = place::Place::new(to, args.into.as_deref())?;
             let mut builder = builder.folder(place.folder());
             if place.is_device() {
                 builder = builder.device(to, args.read_back);
@@ -378,15 +385,17 @@ fn builder(args: &Args, stop: &Stop) -> Result<ReceiverBuilder, String> {
         .when(args.must_send, ReceiverBuilder::must_send)
         .when(args.keep_existing, ReceiverBuilder::keep_existing)
         .when(args.hidden, ReceiverBuilder::hidden)
-        .when(args.secure, ReceiverBuilder::secure_only)
+        .when(args.secure, ReceiverBuilder::secure)
+        .when(args.discard, ReceiverBuilder::discard)
+        .when(args.read_back, ReceiverBuilder::read_back)
         .with(&args.local_groups, ReceiverBuilder::local_groups)
         .with(&args.name, ReceiverBuilder::name)
         .with(&args.interface, ReceiverBuilder::interface)
         .with(&args.port, ReceiverBuilder::port)
         .with(&args.old, ReceiverBuilder::old)
         .with(&args.key, ReceiverBuilder::key)
-        .with(&args.max_files, ReceiverBuilder::most_objects)
-        .with(&args.max_bytes, ReceiverBuilder::most_bytes)
+        .with(&args.max_files, ReceiverBuilder::max_files)
+        .with(&args.max_bytes, ReceiverBuilder::max_bytes)
         .with(&args.metrics, ReceiverBuilder::metrics)
         .wait_for_space(Duration::from_secs(args.wait_for_space))
         .connect_timeout(Duration::from_secs(args.connect_timeout))
@@ -431,7 +440,10 @@ fn ticket_of_code(args: &Args, stop: &Stop) -> Result<Ticket, String> {
 /// Parses a ticket, or reads it from the first lines of the file after `@`.
 fn read_ticket(text: &str) -> Result<Ticket, String> {
     let ticket = text.strip_prefix('@').map_or_else(|| text.parse(), Ticket::read);
-    ticket.map_err(|error: treecast::Error| error.to_string())
+    ticket.map_err(|error: treecast::Error| match Path::new(text).is_file() {
+        true => format!("{text} is a file: `treecast receive @{text}` reads the ticket in it"),
+        false => error.to_string(),
+    })
 }
 
 /// Describes in one line how a limit has ended the session.
@@ -454,9 +466,6 @@ fn exit_code(summary: &ReceiveSummary, time_limit: Option<Limit>) -> Outcome {
     let time_limit = time_limit.filter(|_| !summary.is_complete());
     if let Some(limit) = summary.limit.or(time_limit) {
         return Err(at_limit(limit, summary).into());
-    }
-    if summary.interrupted {
-        return Err("interrupted: what was not complete is removed".into());
     }
     if let Some(reason) = &summary.cut_short {
         let advice = match summary.has_ended {

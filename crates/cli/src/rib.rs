@@ -15,7 +15,7 @@ use treecast_interdomain::rib::{
     input::{Input, InputError, read_file},
     page::{Findings, render, tables},
     report::{self, Analysed, FileReport},
-    store::{self, tables::Content},
+    store::{self, StoreError, tables::Content},
     synth::{self, Answers, Format, Known, KnownChanges, Model, Spec, differences},
 };
 
@@ -46,7 +46,7 @@ struct ReadArgs {
     files: Vec<PathBuf>,
     /// The SQLite file to write. A folder, or a name with a slash at its end, gets Parquet files instead. What was
     /// there of other days is kept
-    #[arg(long, short, default_value = "rib.db")]
+    #[arg(long, default_value = "rib.db")]
     out: PathBuf,
     /// Replace a table of the same time that the database holds
     #[arg(long)]
@@ -61,10 +61,10 @@ struct ReportArgs {
     /// What `rib read` wrote, or files that it reads. `rib.db@2015-09-22` is one day of a database or folder
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Write a page with all tables and figures of the paper, also those over several tables
+    /// Write a page with all tables and figures. They are those of the paper, also those over several tables
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Check every figure against the known.json of `rib synth`; name its tables and delegations as files
+    /// Check every figure against this known.json. It is of `rib synth`; name its tables and delegations as files
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
     #[command(flatten)]
@@ -106,7 +106,7 @@ struct OwnershipArgs {
 #[derive(clap::Args)]
 struct SynthArgs {
     /// The folder to write
-    #[arg(long, short, default_value = "synthetic")]
+    #[arg(long, default_value = "synthetic")]
     out: PathBuf,
     /// The number of ASes. The default sizes are those of table 6.1
     #[arg(long, default_value_t = Spec::default().ases)]
@@ -117,7 +117,7 @@ struct SynthArgs {
     /// The number of prefixes
     #[arg(long, default_value_t = Spec::default().prefixes)]
     prefixes: usize,
-    /// The number of routers that send their routes to the collector
+    /// Routers that feed the collector
     #[arg(long, default_value_t = Spec::default().peers)]
     peers: usize,
     /// The same seed makes the same internet
@@ -155,12 +155,11 @@ pub fn run(args: Args) -> Outcome {
     match args.command {
         Command::Read(args) => read(&args),
         Command::Report(args) => report(&args),
-        Command::Compare(args) => compare(&args),
+        Command::Compare(args) => compare(&args).map(|()| ExitCode::SUCCESS),
         Command::Growth(args) => growth(&args),
         Command::Ownership(args) => ownership(&args),
-        Command::Synth(args) => synth(&args),
+        Command::Synth(args) => synth(&args).map(|()| ExitCode::SUCCESS),
     }
-    .map(|()| ExitCode::SUCCESS)
 }
 
 type Done<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -176,106 +175,165 @@ struct ReadLine {
     faults: u64,
 }
 
-fn read(args: &ReadArgs) -> Done {
+/// Reads each file. One that cannot be used does not keep the others from being read: it is named, and the exit code is 3.
+fn read(args: &ReadArgs) -> Outcome {
+    let mut left_out = 0;
     for path in &args.files {
-        let content = read_file(path, args.common.threads)?;
-        // Opened for each file, so that a wrong file among many leaves those before it.
-        store::create(&args.out)?.add(&content, args.replace)?;
-        let items = match &content {
-            Content::Dump(dump) => dump.entries(),
-            Content::Relations(relations) => relations.pairs.len() as u64,
-            Content::Delegations(delegations) => delegations.all.len() as u64,
-        };
-        let line = ReadLine {
-            file: content.file().into(),
-            kind: content.kind(),
-            time: treecast_interdomain::rib::date::time(content.time()),
-            items,
-            faults: content.faults().errors(),
-        };
-        if args.common.json {
-            say!("{}", serde_json::to_string(&line)?);
-            continue;
+        match read_one(path, args) {
+            Ok(()) => {}
+            Err(error) if args.files.len() == 1 => return Err(error),
+            Err(error) => {
+                left_out += 1;
+                remark!("treecast: {error}");
+            }
         }
-        let what = match line.kind {
-            "table" | "updates" => "routes",
-            "relations" => "pairs of ASes",
-            _ => "delegations",
-        };
-        say!("{}: {} of {}, {} {what}", line.file, line.kind, line.time, tables::number(items));
-        if let Some(table) = tables::faults(content.faults()) {
-            say!("{}", table.to_text().trim_end());
+    }
+    let (all, out) = (args.files.len(), args.out.display());
+    match left_out {
+        0 => Ok(ExitCode::SUCCESS),
+        left_out if left_out == all => Err(format!("{out}: nothing was added, for the reasons above").into()),
+        left_out => {
+            remark!("treecast: {out}: {left_out} of {all} files were not added, for the reasons above");
+            Ok(ExitCode::from(3))
         }
+    }
+}
+
+fn read_one(path: &Path, args: &ReadArgs) -> Done {
+    let content = read_file(path, args.common.threads)?;
+    // Opened for each file, so that a wrong file among many leaves those before it.
+    let mut store = store::create(&args.out)?;
+    store.add(&content, args.replace).map_err(|error| match error {
+        error @ StoreError::AlreadyThere { .. } if args.files.len() > 1 => {
+            format!("{}: not added: {error}", path.display()).into()
+        }
+        error => Box::<dyn std::error::Error>::from(error),
+    })?;
+    let items = match &content {
+        Content::Dump(dump) => dump.entries(),
+        Content::Relations(relations) => relations.pairs.len() as u64,
+        Content::Delegations(delegations) => delegations.all.len() as u64,
+    };
+    let line = ReadLine {
+        file: content.file().into(),
+        kind: content.kind(),
+        time: treecast_interdomain::rib::date::time(content.time()),
+        items,
+        faults: content.faults().errors(),
+    };
+    if args.common.json {
+        say!("{}", serde_json::to_string(&line)?);
+        return Ok(());
+    }
+    let what = match line.kind {
+        "table" | "updates" => "routes",
+        "relations" => "pairs of ASes",
+        _ => "delegations",
+    };
+    say!("{}: {} of {}, {} {what}", line.file, line.kind, line.time, tables::number(items));
+    if let Some(table) = tables::faults(content.faults()) {
+        say!("{}", table.to_text().trim_end());
     }
     Ok(())
 }
 
-/// Opens all files, and reads the delegations, which the analysis of a table needs.
-fn open(files: &[PathBuf], common: &Common) -> Done<(Vec<Input>, Vec<Delegations>)> {
-    let inputs: Vec<Input> = files.iter().map(|file| Input::open(file)).collect::<Result<_, _>>()?;
-    let mut delegations = Vec::new();
-    for input in &inputs {
-        input.each(
-            common.threads,
-            |kind| kind == "delegations",
-            |content| {
-                if let Content::Delegations(found) = content {
-                    delegations.push(found);
-                }
-                Ok::<_, InputError>(())
-            },
-        )?;
-    }
-    Ok((inputs, delegations))
+/// The files that a person named, opened, and the delegations among them, which the analysis of a table needs.
+struct Opened {
+    inputs: Vec<Input>,
+    delegations: Vec<Delegations>,
+    threads: usize,
+    named: usize,
+    /// The number of files that could not be used.
+    left_out: usize,
 }
 
-/// Analyses one table after the other. Only one is in memory at a time.
-fn each_analysed(
-    inputs: &[Input],
-    delegations: &[Delegations],
-    common: &Common,
-    mut take: impl FnMut(Analysed) -> Done,
-) -> Done {
-    let is_dump = |kind: &str| matches!(kind, "table" | "updates");
-    for input in inputs {
-        input.each::<Box<dyn std::error::Error>>(common.threads, is_dump, |content| match content {
-            Content::Dump(dump) => take(report::analyse(&dump, delegations)),
-            _ => Ok(()),
+impl Opened {
+    fn new(files: &[PathBuf], common: &Common) -> Done<Self> {
+        let (threads, named) = (common.threads, files.len());
+        let mut opened = Self { inputs: Vec::new(), delegations: Vec::new(), threads, named, left_out: 0 };
+        for file in files {
+            match Input::open(file) {
+                Ok(input) => opened.inputs.push(input),
+                Err(error) => opened.leave_out(error)?,
+            }
+        }
+        let mut delegations = Vec::new();
+        opened.each("delegations", |content| {
+            if let Content::Delegations(found) = content {
+                delegations.push(found);
+            }
         })?;
+        Ok(Self { delegations, ..opened })
     }
-    Ok(())
+
+    /// Hands each content of a kind to `take`, one after the other, so that only one is in memory at a time. `table` stands for
+    /// updates, too. A file among several that cannot be read is named, and the others are read.
+    fn each(&mut self, kind: &str, mut take: impl FnMut(Content)) -> Done {
+        let wants = |found: &str| found == kind || (kind, found) == ("table", "updates");
+        let inputs = std::mem::take(&mut self.inputs);
+        for input in &inputs {
+            let read = input.each::<InputError>(self.threads, wants, |content| {
+                take(content);
+                Ok(())
+            });
+            read.or_else(|error| self.leave_out(error))?;
+        }
+        self.inputs = inputs;
+        Ok(())
+    }
+
+    /// Analyses one table after the other.
+    fn each_analysed(&mut self, mut take: impl FnMut(Analysed)) -> Done {
+        let delegations = std::mem::take(&mut self.delegations);
+        self.each("table", |content| {
+            if let Content::Dump(dump) = content {
+                take(report::analyse(&dump, &delegations));
+            }
+        })?;
+        self.delegations = delegations;
+        Ok(())
+    }
+
+    /// The points of the files of relations.
+    fn relation_points(&mut self) -> Done<Vec<growth::Point>> {
+        let mut points = Vec::new();
+        self.each("relations", |content| {
+            let Content::Relations(relations) = content else { return };
+            if relations.faults.errors() > 0 {
+                remark!("treecast: {}: some lines are left out: {}", relations.file, relations.faults);
+            }
+            points.push(growth::of_relations(&relations));
+        })?;
+        Ok(points)
+    }
+
+    fn leave_out(&mut self, error: InputError) -> Done {
+        if self.named == 1 {
+            return Err(error.into());
+        }
+        self.left_out += 1;
+        remark!("treecast: {error}");
+        if self.left_out == self.named {
+            return Err("none of these files can be used, for the reasons above".into());
+        }
+        Ok(())
+    }
+
+    /// The exit code at the end: 3 if a file was left out.
+    fn outcome(&self) -> Outcome {
+        if self.left_out == 0 {
+            return Ok(ExitCode::SUCCESS);
+        }
+        remark!("treecast: {} of {} files were left out, for the reasons above", self.left_out, self.named);
+        Ok(ExitCode::from(3))
+    }
 }
 
-/// The points of the files of relations.
-fn relation_points(inputs: &[Input], common: &Common) -> Done<Vec<growth::Point>> {
-    let mut points = Vec::new();
-    for input in inputs {
-        input.each(
-            common.threads,
-            |kind| kind == "relations",
-            |content| {
-                if let Content::Relations(relations) = content {
-                    if relations.faults.errors() > 0 {
-                        remark!(
-                            "treecast: {}: some lines are left out: {}",
-                            relations.file,
-                            relations.faults
-                        );
-                    }
-                    points.push(growth::of_relations(&relations));
-                }
-                Ok::<_, InputError>(())
-            },
-        )?;
-    }
-    Ok(points)
-}
-
-fn report(args: &ReportArgs) -> Done {
-    let (inputs, delegations) = open(&args.files, &args.common)?;
-    let mut findings = Findings { points: relation_points(&inputs, &args.common)?, ..Findings::default() };
+fn report(args: &ReportArgs) -> Outcome {
+    let mut opened = Opened::new(&args.files, &args.common)?;
+    let mut findings = Findings { points: opened.relation_points()?, ..Findings::default() };
     let mut before: Option<Analysed> = None;
-    each_analysed(&inputs, &delegations, &args.common, |analysed| {
+    opened.each_analysed(|analysed| {
         let neighbour = before.as_ref().filter(|before| before.report.synthetic == analysed.report.synthetic);
         let mut file = analysed.report.clone();
         match neighbour.map(|before| report::comparisons(before, &analysed)) {
@@ -286,14 +344,19 @@ fn report(args: &ReportArgs) -> Done {
         findings.files.push(file);
         findings.points.extend(analysed.points.iter().cloned());
         before = Some(analysed);
-        Ok(())
     })?;
     growth::sort(&mut findings.points);
     if let Some(path) = &args.html {
         fs::write(path, render(&findings).html).map_err(|error| format!("{}: {error}", path.display()))?;
     }
+    tell(args, &findings)?;
+    opened.outcome()
+}
+
+/// Prints what was found, or checks it.
+fn tell(args: &ReportArgs, findings: &Findings) -> Done {
     if let Some(path) = &args.known {
-        return check(path, &findings);
+        return check(path, findings);
     }
     if args.common.json {
         return print_json(&findings.files);
@@ -387,12 +450,8 @@ fn synth(args: &SynthArgs) -> Done {
 
 fn compare(args: &CompareArgs) -> Done {
     let one = |path: &Path| -> Done<Analysed> {
-        let (inputs, _) = open(&[path.to_owned()], &args.common)?;
         let mut found = Vec::new();
-        each_analysed(&inputs, &[], &args.common, |analysed| {
-            found.push(analysed);
-            Ok(())
-        })?;
+        Opened::new(&[path.to_owned()], &args.common)?.each_analysed(|analysed| found.push(analysed))?;
         let days: Vec<String> = found.iter().map(|one| one.report.time.clone()).collect();
         match (found.len(), found.pop()) {
             (1, Some(analysed)) => Ok(analysed),
@@ -415,41 +474,34 @@ fn compare(args: &CompareArgs) -> Done {
     Ok(())
 }
 
-fn growth(args: &GrowthArgs) -> Done {
-    let (inputs, _) = open(&args.files, &args.common)?;
-    let mut points = relation_points(&inputs, &args.common)?;
-    each_analysed(&inputs, &[], &args.common, |analysed| {
-        points.extend(analysed.points);
-        Ok(())
-    })?;
+fn growth(args: &GrowthArgs) -> Outcome {
+    let mut opened = Opened::new(&args.files, &args.common)?;
+    let mut points = opened.relation_points()?;
+    opened.each_analysed(|analysed| points.extend(analysed.points))?;
     growth::sort(&mut points);
     match args.common.json {
-        true => print_json(&points),
-        false => {
-            say!("{}", tables::figure_5_3(&points).to_text().trim_end());
-            Ok(())
-        }
+        true => print_json(&points)?,
+        false => say!("{}", tables::figure_5_3(&points).to_text().trim_end()),
     }
+    opened.outcome()
 }
 
-fn ownership(args: &OwnershipArgs) -> Done {
-    let (inputs, delegations) = open(&args.files, &args.common)?;
-    if delegations.is_empty() {
+fn ownership(args: &OwnershipArgs) -> Outcome {
+    let mut opened = Opened::new(&args.files, &args.common)?;
+    if opened.delegations.is_empty() {
         return Err(
             "no delegations are among these files: name a registry's file, such as delegated-apnic-latest"
                 .into(),
         );
     }
     let mut files = Vec::new();
-    each_analysed(&inputs, &delegations, &args.common, |analysed| {
-        files.push(analysed.report);
-        Ok(())
-    })?;
+    opened.each_analysed(|analysed| files.push(analysed.report))?;
     if files.is_empty() {
         return Err("no routing table is among these files: name one beside the delegations".into());
     }
     if args.common.json {
-        return print_json(&files);
+        print_json(&files)?;
+        return opened.outcome();
     }
     for file in &files {
         say!("{}", tables::overview(file).to_text());
@@ -460,7 +512,7 @@ fn ownership(args: &OwnershipArgs) -> Done {
             say!("{}", tables::global_table(family, file.synthetic).to_text().trim_end());
         }
     }
-    Ok(())
+    opened.outcome()
 }
 
 /// Prints an object if there is one, and otherwise a list of them.

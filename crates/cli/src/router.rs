@@ -70,30 +70,30 @@ enum Command {
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("where").args(["interfaces", "all"]).required(true)))]
 struct Run {
-    /// An Ethernet interface where MEADcast packets come in (may be repeated)
+    /// Ethernet interface where packets come in (may be repeated)
     #[arg(long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
-    /// All Ethernet interfaces that are up, also those that appear later
+    /// Serve all Ethernet interfaces that are up (also those that appear later)
     #[arg(long)]
     all: bool,
-    /// Turn a packet into unicast early if a router, or with Xcast a next hop, has fewer receivers than this
-    /// (0: never)
+    /// Use unicast for fewer receivers. A packet becomes unicast early if a router, or with Xcast a next hop, has fewer
+    /// receivers (0: never)
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=MAX_MIN_DSTS))]
     min_dsts: u8,
     /// The form of headers: rfc, or linux-6.5 for senders and routers of the thesis
     #[arg(long, value_name = "DIALECT", default_value = "rfc", value_parser = dialect)]
     dialect: Dialect,
-    /// Be the designated router of hosts that join groups. Ask on all links who listens (MLD). If a sender uses
+    /// Be the designated router of the hosts. Serve those that join groups: ask on all links who listens (MLD). If a sender uses
     /// such a group (`treecast mead --designated GROUP`), serve its listeners by one multicast packet a link
     #[arg(long)]
     designated: bool,
-    /// Be the designated router of Xcast+ (RFC 5058) for the hosts on all links. For receivers: register at the
+    /// Be the Xcast+ router of the hosts (RFC 5058). It is the designated router for the hosts on all links. For receivers: register at the
     /// senders whose channels (source and group) they join by MLDv2, and multicast to them what comes by Xcast.
     /// For senders: take the registrations of other routers, and turn the senders' multicast packets into Xcast
     /// for these routers. Do not use this where `treecast mroute` forwards the same groups
     #[arg(long)]
     xcast_plus: bool,
-    /// A file with the domain's key, 64 hexadecimal digits. Discovery responses and registrations prove that
+    /// A file with the domain's key. It has 64 hexadecimal digits. Discovery responses and registrations prove that
     /// they come from the domain. The router answers discovery, and makes copies, only for senders that prove
     /// the same (`treecast mead --key`, `treecast send --domain-key`); packets of others pass as if there were
     /// no router. The clocks of all hosts may differ by ten minutes
@@ -104,11 +104,10 @@ struct Run {
     /// packets become multicast only as with strict); off: no check. Other packets are dropped
     #[arg(long, value_name = "MODE", value_enum, default_value_t = Rpf::Strict)]
     rpf: Rpf,
-    /// Make copies only for sources in this network (may be repeated); packets of others pass as if there were
-    /// no router
+    /// Make copies only for sources in this network. May be repeated; packets of others pass as if there were no router
     #[arg(long = "allow-source", value_name = "PREFIX")]
     allowed: Vec<Prefix>,
-    /// The largest number of copies a second for the sources of one /64 network; each datagram of a
+    /// Most copies a second. This limit is for the sources of one /64 network, and each datagram of a
     /// super-packet counts. Packets above this limit pass as if there were no router (0: no limit)
     #[arg(long, value_name = "N", default_value_t = COPIES_PER_SECOND)]
     copies_per_second: u32,
@@ -125,7 +124,7 @@ struct Run {
     user_space: bool,
     /// The longest time in seconds to go on acting on data after a signal or `set disable`, until senders have
     /// found other ways (0: do not wait)
-    #[arg(long, value_name = "SECONDS", default_value = "75", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "75", value_parser = seconds, allow_hyphen_values = true)]
     leave_within: u64,
     #[command(flatten)]
     control: Control,
@@ -156,7 +155,7 @@ enum Change {
     /// and act on data as long as some comes for this router's receivers (see `run --leave-within`). Senders of
     /// Xcast do not look for other ways
     Disable {
-        /// Do not wait; until senders look for routers again, only the first receiver of each packet gets it
+        /// Do not wait. Until senders look for routers again, only the first receiver of each packet gets it
         #[arg(long)]
         now: bool,
     },

@@ -3,16 +3,20 @@
 mod carousel;
 mod code;
 pub(crate) mod display;
+mod kept;
 mod local;
+mod orders;
 mod rate;
 mod receivers;
 mod refused;
+mod report;
 mod standing;
 mod start;
 mod start_at;
 mod ticket_file;
 
 use std::{
+    ffi::OsString,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -22,17 +26,17 @@ use std::{
 use clap::ValueEnum;
 use treecast::{
     Group as Session, GroupBuilder, Rate as SessionRate, Stop,
-    limits::{
-        BLOCK_LENS, COMPRESSION_LEVELS, DEFAULT_MULTICAST_HOPS, LEAST_STALL_LIMIT, MAX_FEC_PERCENT, RATES_BPS,
-    },
-    options::{FeedSource, Listed, Priority, Rule, Share},
+    limits::{BLOCK_LENS, COMPRESSION_LEVELS, DEFAULT_MULTICAST_HOPS, MAX_FEC_PERCENT, RATES_BPS},
+    options::{FeedSource, GiveUp, Priority, Rule, Share},
     watch::{SendEvent, SendSummary},
 };
+use treecast_host::quantity::{self, QuantityError};
 
-use self::ticket_file::TicketFile;
+use self::{kept::Kept, orders::Orders, report::Report, ticket_file::TicketFile};
 use crate::{
     Outcome,
     arguments::{self, With, counted},
+    config::Origins,
     figures::bytes,
     group::Group,
     mead::sharing::{Grouping, SharingArgs, WireDialect},
@@ -43,9 +47,11 @@ const DEFAULT_LEVEL: i32 = 3;
 
 /// Send files to everyone who has the ticket.
 ///
-/// Prints the ticket as its first line; receivers need it to start. Starts when enough receivers are there, and
+/// Prints the ticket as its first line; receivers need it to start. On standard error is the line for another
+/// host. Starts when enough receivers are there, and
 /// ends when every receiver has every file. Exit code: 0 when every receiver has every file; 3 when some
-/// receivers failed (a table names them and the reasons), or were never there for a carousel; 1 for anything else.
+/// receivers failed (a table names them and the reasons), were never there for a carousel, or files could not be
+/// sent; 1 for anything else.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -58,9 +64,35 @@ pub struct Args {
     /// too. Default: the last 64 MiB are kept, in memory
     #[arg(long, value_name = "DIR")]
     spool: Option<PathBuf>,
-    /// Files, and folders of files; or - for the bytes of standard input, which `treecast receive --stdout` hands on
-    #[arg(required_unless_present = "feed")]
+    #[command(flatten)]
+    selection: SelectionArgs,
+    /// Go on with a session that ended too early. It keeps its ticket, its files and its options. Those that are
+    /// given here count more. Its name is its number (`treecast status`), its ticket or a file; it may be left out if there is one
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["feed", "spool", "paths"])]
+    resume: Option<String>,
+    /// Take options from this profile. It is the table [profile.NAME] of ~/.config/treecast/config.toml or /etc/treecast/config.toml,
+    /// whose keys are names of options. Those that are given here count more
+    #[arg(long, value_name = "NAME", conflicts_with = "resume")]
+    profile: Option<String>,
+    /// Take no options from these files
+    #[arg(long, conflicts_with = "profile")]
+    no_config: bool,
+    /// Files and folders, or - for standard input. DIR/ stands for what is in DIR. `treecast receive --stdout` hands on the bytes of
+    /// standard input
+    #[arg(required_unless_present_any = ["feed", "resume"])]
     paths: Vec<PathBuf>,
+}
+
+/// What of folders is sent.
+#[derive(clap::Args, Default)]
+struct SelectionArgs {
+    /// Leave out what matches in folders, as rsync does. May be repeated. *.o: at any depth; /dir/*.o: from the first
+    /// folder on; cache/: folders only; ** crosses folders
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    exclude: Vec<String>,
+    /// Send nothing if anything in a folder cannot be sent [default: leave it out, name it, and exit with code 3]
+    #[arg(long)]
+    strict: bool,
 }
 
 /// What is read while the session runs.
@@ -89,10 +121,10 @@ pub(crate) struct SessionArgs {
     /// Believe only MEADcast routers that have the domain's key, a file with 64 hexadecimal digits. The sender
     /// proves to them and to Xcast routers that it has the key, too, because routers with a key make copies for
     /// no other senders
-    #[arg(long, value_name = "FILE", help_heading = "Protocol")]
+    #[arg(long, value_name = "FILE")]
     domain_key: Option<PathBuf>,
     /// The order of bits in MEADcast's headers [default: rfc]
-    #[arg(long, value_enum, value_name = "DIALECT", help_heading = "Protocol")]
+    #[arg(long, value_enum, value_name = "DIALECT")]
     mead_dialect: Option<WireDialect>,
     /// The way lost packets are mended: send them again while the file goes out (nack), or afterwards (after);
     /// receivers mend them among themselves, in groups that they form (local); send the whole file again and
@@ -119,15 +151,15 @@ pub(crate) struct SessionArgs {
     /// The address for control connections [default: any address, a free port]
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     control: Option<SocketAddr>,
-    /// The rate in bits of IP packets a second, headers included (500k, 100M, 2.5G), for a path where that much
-    /// is reserved. auto: what the path to the worst receiver delivers, shared with other traffic; tfmcc: as much
+    /// The rate in bits a second, like 100M. It counts IP packets, headers included (500k, 100M, 2.5G), and is for a path where that
+    /// much is reserved. auto: what the path to the worst receiver delivers, shared with other traffic; tfmcc: as much
     /// as a TCP connection to the worst receiver would get; max: as fast as the slowest attentive receiver takes
-    /// it [default: auto; a carousel: max; local groups: 100M]
-    #[arg(long, value_parser = rate::parse_asked, allow_negative_numbers = true)]
+    /// it [default: auto; a carousel: 50M; local groups: 100M]
+    #[arg(long, value_parser = rate::parse_asked, allow_hyphen_values = true)]
     rate: Option<SessionRate>,
     /// The lowest rate that receivers may force, in bits a second. The sender does not slow down further for
     /// receivers that can take less. They get lost packets as retransmissions
-    #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_hyphen_values = true)]
     rate_floor: Option<u64>,
     /// Several rates at once, from fast to slow (500M,100M,20M), in the form of --rate. As many groups carry
     /// the same files. A receiver that loses more than a tenth of its packets moves to the next slower group,
@@ -143,7 +175,7 @@ pub(crate) struct SessionArgs {
     start: start::StartArgs,
     /// Carousel: end when nobody has listened for this many seconds. With --receivers, ICMP errors must say so
     /// [default: 10]
-    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_hyphen_values = true)]
     idle: Option<u64>,
     /// Carousel: end after this many loops [default: go on while somebody listens, or until Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
@@ -159,11 +191,16 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_enum)]
     hash: Option<HashArg>,
     /// Give up on retransmissions of a file after X times as long as its multicast took [default: never]
-    #[arg(long, value_name = "X", value_parser = parse_factor, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", value_parser = parse_factor, allow_hyphen_values = true)]
     retx_factor: Option<f64>,
     /// The shortest time for --retx-factor, in seconds [default: 2]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_factor, allow_negative_numbers = true)]
-    retx_minimum: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = parse_minimum, allow_hyphen_values = true)]
+    retx_minimum: Option<Duration>,
+    /// Give up on receivers that do not have everything after this time, counted from the first packet: a time such as
+    /// 2m, or x3 for three times as long as it took to send everything once (5 s at least). The session then ends
+    /// with exit code 3 [default: never]
+    #[arg(long, value_name = "TIME|xFACTOR", value_parser = parse_give_up, allow_hyphen_values = true)]
+    give_up_after: Option<GiveUp>,
     /// The order if the rate is not enough for both multicast and retransmissions. multicast: it goes first, so
     /// that slow receivers do not slow down fast ones; fair: retransmissions get up to half of the rate
     /// [default: multicast]
@@ -175,20 +212,19 @@ pub(crate) struct SessionArgs {
     at_once: Option<u32>,
     /// Give up on a receiver that is silent for this many seconds while it owes an answer, because it was
     /// stopped or its host hangs. A receiver that is only slow reports every few seconds [default: 120]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT.as_secs()..=86_400),
-          allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::stall_limit, allow_hyphen_values = true)]
     stall_limit: Option<u64>,
     /// When all other receivers are done, wait this many seconds for a receiver whose connection broke to come
     /// back [default: 10; a carousel waits for nobody]
-    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_hyphen_values = true)]
     linger: Option<u64>,
     /// The bytes of a file in each packet [default: as many as the interface's MTU allows]
-    #[arg(long, value_name = "BYTES", value_parser = parse_block, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_block, allow_hyphen_values = true)]
     block: Option<u16>,
     /// Send without security: nothing is encrypted, and nobody proves their identity
     #[arg(long)]
     plain: bool,
-    /// The key that identifies the sender: its name (see `treecast keys`) or file [default: a key made for the
+    /// The key that identifies the sender. Its name (see `treecast keys`) or file [default: a key made for the
     /// session]
     #[arg(long, value_name = "NAME|PATH")]
     key: Option<String>,
@@ -199,15 +235,19 @@ pub(crate) struct SessionArgs {
     /// Admit no receiver after this time, like 30m, 12h or 7d [default: never]
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_hyphen_values = true)]
     expires: Option<Duration>,
-    /// Keep the session's state in this file, so that the sender can be started again: with the same ticket and
+    /// Keep the session's state in this file. So the sender can be started again: with the same ticket and
     /// the same files, receivers fetch only what they lack. The file is made if it is missing. It contains a
-    /// key, so keep it safe
-    #[arg(long, value_name = "FILE")]
+    /// key, so keep it safe. none keeps no state [default: a file for --resume, which goes when everybody has everything, or after
+    /// 7 days; for feeds, local groups and --dialect iotup none]
+    #[arg(long, value_name = "FILE|none")]
     session: Option<PathBuf>,
     /// Compress files by zstd, at level 1 to 19 [default level: 3]. A file is sent as it is where a sample of it does not
     /// become smaller. Receivers need no option
     #[arg(long, value_name = "zstd[:LEVEL]", value_parser = parse_compression)]
     compress: Option<i32>,
+    /// Compress files by zstd. As --compress zstd
+    #[arg(short = 'z', overrides_with = "compress")]
+    zstd: bool,
     /// Update by difference: receivers that have an older version of a file fetch only what differs, and all say what they lack
     /// before anything goes out, once for all. An older version is what has the file's name in a receiver's folder
     /// (`treecast receive --old`). Files under 256 KiB go out whole. A carousel's loops bring what
@@ -217,23 +257,29 @@ pub(crate) struct SessionArgs {
     /// Write the ticket to this file, too
     #[arg(long, value_name = "PATH")]
     ticket_file: Option<PathBuf>,
-    /// Announce the session on the network while it lasts (--announce=NAME: under this name), signed with the sender's key.
-    /// Whoever hears it gets the ticket (`treecast discover`), so add --allow where not everybody may have the files
-    /// [default name: that of the first file]
+    /// Announce the session on the network. That lasts as long as the session (--announce=NAME: under this name), is signed with the
+    /// sender's key, and is for anybody who asks (`treecast discover`): whoever hears it gets the ticket, so add --allow where not everybody may have the
+    /// files. Standing receivers take it only with --to-standing [default name: that of the first file]
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     announce: Option<String>,
-    /// Send to these standing receivers (`treecast receive --standing`): names or keys with commas between them, or a file with
-    /// one a line, a key with a name behind it. The session is announced; it starts with all of them, or after --wait-timeout
-    /// with those that are there, and ends when each of them has every file, or after --linger. A table says who lacks what
-    #[arg(long, value_name = "FILE|NAME,...")]
+    /// Send to these standing receivers and nobody else. These are hosts that run `treecast receive --standing`: names or keys with
+    /// commas between them, or a file with one a line, a key with a name behind it; or any, for all that trust the key. The session is
+    /// announced to them. It starts with all of them, or after --wait-timeout with those that are there, and ends when each
+    /// has every file and its rule's command has ended, or after --linger. A name that nobody has is told with the nearest
+    /// one, and a table says who lacks what. With --announce, people may have it, too
+    #[arg(long, value_name = "NAME,...")]
     to_standing: Option<String>,
-    /// Print a code of three words, too, by which a receiver on the same network gets the ticket (`treecast receive CODE`).
+    /// Print a code for receivers on this network, too. It has three words, and brings them the ticket (`treecast receive CODE`).
     /// After five wrong codes it is of no use any more
     #[arg(long)]
     code: bool,
     /// Answer Prometheus at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     metrics: Option<SocketAddr>,
+    /// Write a row for each receiver to this file at the end, as comma-separated values. A row has its state, what it has and
+    /// lacks, and its times
+    #[arg(long, value_name = "FILE.csv")]
+    report: Option<PathBuf>,
     /// One JSON event a line on standard output
     #[arg(long)]
     json: bool,
@@ -243,6 +289,12 @@ pub(crate) struct SessionArgs {
     /// What is sent from the beginning.
     #[arg(skip)]
     paths: Vec<PathBuf>,
+    /// What of the folders among them is sent.
+    #[arg(skip)]
+    selection: SelectionArgs,
+    /// The command line, with what the configuration adds. `--resume` starts with it.
+    #[arg(skip)]
+    arguments: Vec<OsString>,
     /// The folder where standard input is kept.
     #[arg(skip)]
     spool: Option<PathBuf>,
@@ -314,18 +366,40 @@ enum HashArg {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rate(pub Option<u64>);
 
-pub fn run(args: Args) -> Outcome {
-    let Args { mut session, feed, spool, paths } = args;
+/// `arguments`: the command line with what the configuration adds.
+pub fn run(args: Args, arguments: Vec<OsString>) -> Outcome {
+    let Args { mut session, feed, spool, selection, resume, paths, profile: _, no_config: _ } = args;
+    if let Some(which) = resume {
+        return go_on(&which);
+    }
     session.feed = feed.map(|feed| Feed { source: source(feed), rules: Vec::new(), kept: 0 });
-    session.paths = paths;
+    (session.paths, session.selection) = (paths, selection);
     session.spool = spool;
-    hold_session(session)
+    session.arguments = arguments;
+    hold_session(session, None)
+}
+
+/// Goes on with a session whose state was kept.
+fn go_on(which: &str) -> Outcome {
+    let (kept, command) = kept::resume(which)?;
+    let arguments = command.with_present(which);
+    let Args { mut session, selection, paths, .. } = match crate::send_arguments(arguments) {
+        Ok(args) => args,
+        Err(error) => return Ok(arguments::refuse(error, &Origins::default())),
+    };
+    (session.paths, session.selection) = (paths, selection);
+    if !kept::is_present("--start-at") {
+        // A time of day, or one from now, was meant when the session began.
+        session.start.start_at = command.start_at.map(Duration::from_secs);
+    }
+    hold_session(session, Some(kept))
 }
 
 /// Sends the files of a feed: so many at once, and waiting so long for receivers, unless options say otherwise.
 pub(crate) fn run_feed(
     mut session: SessionArgs,
     feed: Feed,
+    exclude: Vec<String>,
     at_once: u32,
     wait_timeout: Duration,
 ) -> Outcome {
@@ -333,29 +407,52 @@ pub(crate) fn run_feed(
         return Err("a carousel sends what it began with, and a feed goes on: take another --repair, or --dialect session".into());
     }
     session.feed = Some(feed);
+    session.selection.exclude = exclude;
     if session.repair != Repair::Local {
         session.at_once.get_or_insert(at_once);
     }
     session.start.wait_timeout.get_or_insert(wait_timeout.as_secs());
-    hold_session(session)
+    hold_session(session, None)
 }
 
-fn hold_session(args: SessionArgs) -> Outcome {
+/// Holds a session. Its state is kept for `--resume`, unless it is kept elsewhere or not at all.
+fn hold_session(mut args: SessionArgs, resumed: Option<Kept>) -> Outcome {
+    args.compress = args.compress.or(args.zstd.then_some(DEFAULT_LEVEL));
+    let keeps_none = kept::is_refused(args.session.as_deref());
+    args.session.take_if(|_| keeps_none);
     refused::check(&args)?;
-    let (builder, wanted) = builder(&args)?;
+    let kept = resumed.or_else(|| if keeps_none { None } else { Kept::begin(&args) });
+    args.session = args.session.or_else(|| kept.as_ref().map(Kept::session_file));
+    let outcome = hold_and_show(&args, kept.is_some());
+    match kept {
+        Some(kept) => kept.end(outcome),
+        None => outcome,
+    }
+}
+
+/// `is_kept`: the state is where `--resume` finds it.
+fn hold_and_show(args: &SessionArgs, is_kept: bool) -> Outcome {
+    let (builder, wanted) = builder(args)?;
     if let Some(hint) = args.group.as_ref().and_then(Group::hint) {
         remark!("treecast: {hint}");
     }
-    let standing = args.to_standing.as_deref().and_then(Listed::hint);
-    standing.into_iter().for_each(|hint| remark!("treecast: {hint} (--to-standing)"));
+    standing::hint(args).into_iter().for_each(|hint| remark!("treecast: {hint}"));
     args.start.start_at.map(start_at::remark).into_iter().for_each(|line| remark!("treecast: {line}"));
-    if is_carousel(&args) {
-        return carousel::run(&args, builder);
+    if is_carousel(args) {
+        return carousel::run(args, builder);
     }
-    let mut display =
-        display::Display::new(args.json, wanted, if is_stream(&args) { "piece" } else { "file" });
-    let summary = hold(&args, builder, &mut |event| display.show(event))?;
+    let report = Report::open(args)?;
+    let mut display = display::Display::new(
+        args.json,
+        wanted,
+        orders::is_at_terminal(args),
+        if is_stream(args) { display::PIECE } else { "file" },
+    );
+    // Standing receivers that are named get the ticket by its announcement, and nobody else may have it.
+    display.is_for_anybody = args.to_standing.is_none() || args.announce.is_some();
+    let summary = hold(args, builder, &mut |event| display.show(event))?;
     display.finish(&summary);
+    report.map_or(Ok(()), |report| report.write(display.session(), &summary.progress))?;
     if args.delta && !args.json {
         let (sent, all) = (summary.progress.sent_bytes, summary.progress.total_bytes);
         let saved = all.saturating_sub(sent);
@@ -367,12 +464,13 @@ fn hold_session(args: SessionArgs) -> Outcome {
     }
     let feed = args.feed.as_ref().map(|feed| &feed.source);
     if let Some(FeedSource::Folder(folder)) = feed.filter(|_| summary.interrupted) {
-        // A folder has no end.
+        // A folder has no end. What receivers lack that were cut off is sent by the next sender of a session that is kept.
         remark!("treecast: {}", stopped(&folder.path, &summary, args.session.is_some()));
-        return Ok(ExitCode::SUCCESS);
+        let is_lost = args.session.is_none() && lacking(&summary) > 0;
+        return Ok(if is_lost { ExitCode::from(3) } else { ExitCode::SUCCESS });
     }
-    let code = exit_code(&summary, args.session.as_deref())?;
-    match is_stream(&args) && summary.not_sent > 0 {
+    let code = exit_code(&summary, args.session.as_deref(), is_kept)?;
+    match is_stream(args) && summary.not_sent > 0 {
         true => Err(
             "standard input could not be read to its end, and receivers have only its beginning: start anew"
                 .into(),
@@ -388,12 +486,15 @@ fn hold(
     show: &mut dyn FnMut(&SendEvent),
 ) -> Result<SendSummary, Box<dyn std::error::Error>> {
     let stop = Stop::on_signals()?;
-    // Anybody who reads a carousel's ticket can take part.
-    let is_secret = (is_carousel(args) || args.repair == Repair::Local) && !args.plain && !is_iotup(args);
-    let ticket_file = TicketFile { path: args.ticket_file.clone(), is_secret };
+    let orders = Orders::take(args);
+    let builder = builder.with(&orders.as_ref().map(|orders| &orders.starter), GroupBuilder::starter);
+    let ticket_file = TicketFile { path: args.ticket_file.clone() };
     let mut failed_ticket = None;
     let mut offer = None;
     let mut on_event = |event: &SendEvent| {
+        if matches!(event, SendEvent::Started { .. }) {
+            orders.iter().for_each(Orders::end);
+        }
         let SendEvent::Ready { ticket } = event else { return show(event) };
         // A ticket is useless if it is not where other programs look for it.
         let written = ticket_file.write(&announcement(args, event));
@@ -454,19 +555,22 @@ fn asks_for_fec(args: &SessionArgs) -> bool {
 fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
     let named = args.receivers.as_deref().map(receivers::parse).transpose()?.unwrap_or_default();
     let wanted = args.start.wanted(named.len());
-    let listed = args.to_standing.as_deref().map(Listed::parse).transpose();
-    let listed = listed.map_err(|error| format!("{error} (--to-standing)"))?;
+    let listed = standing::listed(args)?;
     let sharing = args.sharing.sharing(Grouping::Cost, args.mead_dialect, args.domain_key.as_deref())?;
     let seconds = |seconds: Option<u64>| seconds.map(Duration::from_secs);
+    // These start with fewer when the time is over.
+    let has_end = args.to_standing.is_some() || args.start.wait_at_least.is_some();
+    let patience = args.start.patience(orders::is_at_terminal(args) && !has_end);
     let builder = Session::builder()
         .fanout(args.fanout.into())
         .receivers(named)
         .sharing(sharing)
-        .hops(args.ttl as u8)
-        .wait_for(wanted)
+        .ttl(args.ttl as u8)
+        .wait(wanted)
         .answer_status()
         .when(args.plain, GroupBuilder::plain)
         .when(args.delta, GroupBuilder::delta)
+        .when(args.selection.strict, GroupBuilder::strict)
         .with(&args.priority.map(Priority::from), GroupBuilder::priority)
         .with(&args.group, |builder, group| {
             builder.group(group.address).with(&group.port, GroupBuilder::port)
@@ -476,27 +580,28 @@ fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
         .with(&args.control, GroupBuilder::control)
         .with(&args.rate, GroupBuilder::rate)
         .with(&args.rate_floor, GroupBuilder::rate_floor)
-        .with(&args.rates, |builder, rates| builder.several_rates(rates.0))
+        .with(&args.rates, |builder, rates| builder.rates(rates.0))
         .with(&args.fec, |builder, Fec(share)| builder.fec(share))
         .with(&args.start.start_at.map(|at| UNIX_EPOCH + at), GroupBuilder::start_at)
-        .with(&seconds(args.start.wait_timeout), GroupBuilder::wait_timeout)
+        .with(&seconds(patience), GroupBuilder::wait_timeout)
         .with(&args.start.wait_at_least, GroupBuilder::wait_at_least)
         .with(&args.start.per_address, GroupBuilder::per_address)
-        .with(&args.retx_factor, GroupBuilder::retransmission_factor)
-        .with(&args.retx_minimum.map(time), GroupBuilder::minimum_retransmission_time)
+        .with(&args.retx_factor, GroupBuilder::retx_factor)
+        .with(&args.retx_minimum, GroupBuilder::retx_minimum)
+        .with(&args.give_up_after, GroupBuilder::give_up_after)
         .with(&args.at_once.map(|at_once| at_once as usize), GroupBuilder::at_once)
         .with(&seconds(args.stall_limit), GroupBuilder::stall_limit)
         .with(&seconds(args.linger), GroupBuilder::linger)
         .with(&seconds(args.linger), GroupBuilder::listed_wait)
-        .with(&args.block, GroupBuilder::block_len)
+        .with(&args.block, GroupBuilder::block)
         .with(&args.key, GroupBuilder::key)
-        .with(&args.allow, GroupBuilder::admit)
-        .with(&args.expires, GroupBuilder::expires_in)
-        .with(&args.session, GroupBuilder::session_file)
-        .with(&args.to_standing.as_ref().map(|_| ""), GroupBuilder::announce)
+        .with(&args.allow, GroupBuilder::allow)
+        .with(&args.expires, GroupBuilder::expires)
+        .with(&args.session, GroupBuilder::session)
         .with(&args.announce, GroupBuilder::announce)
-        .with(&listed, GroupBuilder::listed)
-        .with(&args.compress, GroupBuilder::compression)
+        .with(&listed, GroupBuilder::to_standing)
+        .when(listed.is_some(), |builder| builder.with(&seconds(args.linger), GroupBuilder::results_wait))
+        .with(&args.compress, GroupBuilder::compress)
         .with(&args.metrics, GroupBuilder::metrics)
         .with(&args.feed, |builder, feed| {
             builder.feed(feed.source).feed_rules(feed.rules).kept_objects(feed.kept)
@@ -512,12 +617,8 @@ fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
         true => builder.feed(FeedSource::Stream { spool: args.spool.clone() }),
         false => args.paths.iter().fold(builder, GroupBuilder::path),
     };
+    let builder = args.selection.exclude.iter().fold(builder, GroupBuilder::exclude);
     Ok((builder, wanted))
-}
-
-/// A time in seconds, as long as can be told.
-fn time(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 /// Where lines come from.
@@ -529,7 +630,7 @@ fn source(feed: PathBuf) -> FeedSource {
 fn stopped(folder: &Path, summary: &SendSummary, keeps_session: bool) -> String {
     let folder = folder.display();
     let receivers = &summary.progress.receivers;
-    let lacking = receivers.iter().filter(|receiver| receiver.failed + receiver.objects_missed > 0).count();
+    let lacking = lacking(summary);
     let waiting = summary.progress.waiting.filter(|waiting| *waiting > 0);
     let waiting = waiting.map(|waiting| format!(" ({waiting} wait)")).unwrap_or_default();
     let what = match lacking {
@@ -547,11 +648,22 @@ fn stopped(folder: &Path, summary: &SendSummary, keeps_session: bool) -> String 
     if keeps_session { what + "; receivers wait for it (--reconnect)" } else { what }
 }
 
+/// The number of receivers that the table of failures names.
+fn lacking(summary: &SendSummary) -> usize {
+    let receivers = summary.progress.receivers.iter();
+    receivers.filter(|receiver| receiver.failed + receiver.objects_missed > 0).count()
+}
+
 /// The exit code. A receiver that lacks an object which the sender could not send to its end has failed, too.
-fn exit_code(summary: &SendSummary, session: Option<&Path>) -> Outcome {
+fn exit_code(summary: &SendSummary, session: Option<&Path>, is_kept: bool) -> Outcome {
     if summary.interrupted {
         return Err(match session {
             None => "interrupted: receivers keep only the files that were complete".into(),
+            Some(_) if is_kept => format!(
+                "interrupted: receivers keep what came, and wait for the sender (--reconnect): {} with the same ticket",
+                kept::GOES_ON
+            )
+            .into(),
             Some(session) => format!(
                 "interrupted: receivers keep what came, and wait for the next start with --session {} (--reconnect)",
                 session.display()
@@ -559,24 +671,19 @@ fn exit_code(summary: &SendSummary, session: Option<&Path>) -> Outcome {
             .into(),
         });
     }
-    Ok(if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    Ok(if summary.is_everywhere() { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 
-pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
+pub(crate) fn parse_rate(text: &str) -> Result<Rate, QuantityError> {
     if text == "max" {
         return Ok(Rate(None));
     }
-    let (number, unit) = match text.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&text[..at], 1e3),
-        Some((at, 'M' | 'm')) => (&text[..at], 1e6),
-        Some((at, 'G' | 'g')) => (&text[..at], 1e9),
-        _ => (text, 1.0),
-    };
-    let rate = number.parse::<f64>().map(|number| number * unit).unwrap_or(f64::NAN);
-    if !(rate >= *RATES_BPS.start() as f64 && rate <= *RATES_BPS.end() as f64) {
-        return Err("expected bits a second from 1k to 400G, like 500M, or max".into());
-    }
-    Ok(Rate(Some(rate as u64)))
+    rate_bps(text).map(|bps| Rate(Some(bps))).map_err(|error| error.or("max"))
+}
+
+/// Parses a rate at which packets can be sent, in bits a second.
+fn rate_bps(text: &str) -> Result<u64, QuantityError> {
+    quantity::rate_bps(text, RATES_BPS)
 }
 
 /// Parses `zstd` or `zstd:LEVEL`. Returns the level.
@@ -597,18 +704,34 @@ fn parse_fec(text: &str) -> Result<Fec, String> {
         "none" => return Ok(Fec(None)),
         _ => {}
     }
-    let percent = text.strip_suffix('%').and_then(|number| number.parse().ok());
-    let percent = percent.filter(|percent| (1..=MAX_FEC_PERCENT).contains(percent));
-    percent.map(|percent| Fec(Some(Share::Percent(percent)))).ok_or_else(|| {
-        format!(
-            "expected a whole number from 1% to {MAX_FEC_PERCENT}% (so many repair symbols for 100 packets of a file), auto or none"
-        )
-    })
+    let share = quantity::share(text, 0.01..=f64::from(MAX_FEC_PERCENT) / 100.0);
+    let percent = share.map_err(|error| error.or("auto, or none").to_string())? * 100.0;
+    if (percent - percent.round()).abs() > 1e-6 {
+        return Err(format!("expected a whole number from 1% to {MAX_FEC_PERCENT}%, auto, or none"));
+    }
+    Ok(Fec(Some(Share::Percent(percent.round() as u32))))
+}
+
+/// Parses a time that may be 0.
+fn parse_minimum(text: &str) -> Result<Duration, QuantityError> {
+    quantity::time(text, Duration::ZERO..=arguments::LONGEST_TIME)
 }
 
 fn parse_factor(text: &str) -> Result<f64, String> {
     let factor = text.parse::<f64>().unwrap_or(f64::NAN);
     if (0.0..=1e6).contains(&factor) { Ok(factor) } else { Err("expected a number of 0 or more".into()) }
+}
+
+/// Parses when receivers are given up: a time, or a multiple of the time that sending takes.
+fn parse_give_up(text: &str) -> Result<GiveUp, String> {
+    const FACTOR: &str = "x3 for three times as long as sending takes";
+    match text.strip_prefix('x') {
+        Some(factor) => {
+            let factor = factor.parse::<f64>().ok().filter(|factor| (1.0..=1e6).contains(factor));
+            factor.map(GiveUp::Times).ok_or_else(|| format!("expected x1 to x1000000, like {FACTOR}"))
+        }
+        None => arguments::duration(text).map(GiveUp::After).map_err(|error| error.or(FACTOR).to_string()),
+    }
 }
 
 /// Parses the length of a block, in bytes. This is the limit of the header; the interface's MTU allows less.
@@ -627,10 +750,11 @@ mod tests {
     #[test]
     fn rates_are_bits_a_second() {
         assert_eq!(parse_rate("max"), Ok(Rate(None)));
-        assert_eq!(parse_rate("2.5G"), Ok(Rate(Some(2_500_000_000))));
+        assert_eq!(parse_rate("2.5Gbit"), Ok(Rate(Some(2_500_000_000))));
         assert_eq!(parse_rate("64000"), Ok(Rate(Some(64_000))));
-        for bad in ["", "M", "-1M", "1T", "nan", "0", "12", "401G", "1000G"] {
-            assert!(parse_rate(bad).is_err(), "{bad}");
+        for bad in ["0", "401G"] {
+            let line = parse_rate(bad).unwrap_err().to_string();
+            assert!(line.contains("from 1k to 400G") && line.ends_with(", or max"), "{line}");
         }
     }
 
@@ -647,8 +771,10 @@ mod tests {
     fn a_share_is_a_percentage_or_follows_the_loss() {
         let shares = ["auto", "20%", "none"].map(|text| parse_fec(text).unwrap().0);
         assert_eq!(shares, [Some(Share::Auto), Some(Share::Percent(20)), None]);
-        for bad in ["", "0%", "301%", "20", "-5%", "99999999999%", "on", "1.5%"] {
-            assert!(parse_fec(bad).unwrap_err().contains("a whole number from 1% to 300%"), "{bad}");
+        for bad in ["", "0%", "301%", "20", "-5%", "99999999999%", "on"] {
+            let line = parse_fec(bad).unwrap_err();
+            assert!(line.contains("a share from 1% to 300%, like 10%, or auto, or none"), "{line}");
         }
+        assert!(parse_fec("1.5%").unwrap_err().contains("a whole number from 1% to 300%"));
     }
 }

@@ -1,12 +1,19 @@
 //! `treecast status`: shows which senders and receivers run on this host, and their progress.
 
+mod orders;
+mod receivers;
+
 use std::{path::PathBuf, process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
 use treecast::{
-    status::{Found, Phase, Progress, Sending, Snapshot, find},
-    watch::{GroupProgress, LocalProgress, LocalSending, ReceiveProgress, ReceiverProgress, SendProgress},
+    status::{Found, Phase, Progress, Sending, Snapshot, StandingStatus, find},
+    watch::{
+        GroupProgress, LocalProgress, LocalSending, ReceiveProgress, ReceiverProgress, ReceiverState,
+        SendProgress,
+    },
 };
+use treecast_host::clock::WallTime;
 
 use crate::{
     Outcome,
@@ -18,22 +25,44 @@ use crate::{
 /// The largest number of receivers that a line names.
 const NAMED: usize = 3;
 
-/// Show the senders and receivers that run on this host.
+/// Moves the cursor home, and clears the screen.
+const FRESH_SCREEN: &str = "\u{1b}[H\u{1b}[J";
+
+/// The largest number of rules of a standing receiver that are shown.
+const MOST_RULES: usize = 20;
+
+/// Show the senders, receivers and standing receivers that run on this host.
 ///
-/// Shows the sessions of this user; as root, those of all users. Rates are those of the last seconds. The exit
+/// Shows the sessions of this user, and its standing receivers with their rules and their last session; as root, those of all users. Rates are those of the last seconds. The exit
 /// code is 0, also if none runs.
 #[derive(clap::Args)]
 pub struct Args {
     /// Repeat every second, until Ctrl-C
     #[arg(long)]
     watch: bool,
-    /// Show what the standing receiver of this host has received, ignored and tried (`treecast receive --standing`)
+    /// Show what the standing receiver did. That is what it received, ignored and tried (`treecast receive --standing`)
     #[arg(long, conflicts_with = "watch")]
     history: bool,
     /// The folder with the standing receiver's history [default: /var/lib/treecast for root; for others
     /// ~/.local/state/treecast]
     #[arg(long, value_name = "DIR", requires = "history")]
     state: Option<PathBuf>,
+    /// Start a sender that waits for receivers. It starts with those that are there, or with the first one that comes
+    #[arg(long, group = "order", conflicts_with_all = ["watch", "history", "json"])]
+    start: bool,
+    /// Have a waiting sender wait for N receivers from now on
+    #[arg(long, value_name = "N", group = "order", conflicts_with_all = ["watch", "history", "json"],
+          value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    wait: Option<u32>,
+    /// Show the receivers of each sender, or of SESSION: how many are in each state, and a table
+    #[arg(long, group = "order", conflicts_with = "history")]
+    receivers: bool,
+    #[command(flatten)]
+    list: receivers::ListArgs,
+    /// With --start, --wait and --receivers: the sender, by its session's number or its process id [default: the one that waits; with
+    /// --receivers all]
+    #[arg(value_name = "SESSION", requires = "order")]
+    session: Option<String>,
     /// One JSON object a line on standard output
     #[arg(long)]
     json: bool,
@@ -43,9 +72,17 @@ pub fn run(args: &Args) -> Outcome {
     if args.history {
         return history::show(args.state.as_deref(), args.json);
     }
+    if args.start || args.wait.is_some() {
+        return orders::give(args.wait, args.session.as_deref());
+    }
     loop {
         let found = find();
         match args.json {
+            _ if args.receivers => {
+                let list = receivers::list(&found, args.session.as_deref(), &args.list, args.json)?;
+                let fresh = if args.watch && !args.json { FRESH_SCREEN } else { "" };
+                output::to_stdout(format_args!("{fresh}{list}"));
+            }
             true => say!("{}", as_json(&found)),
             false => output::to_stdout(format_args!("{}", as_text(&found, args.watch))),
         }
@@ -71,8 +108,6 @@ pub(crate) fn session_as_json(snapshot: &Snapshot) -> Value {
 }
 
 fn as_text(found: &[Found], is_screen: bool) -> String {
-    /// Moves the cursor home, and clears the screen.
-    const FRESH_SCREEN: &str = "\u{1b}[H\u{1b}[J";
     let mut text = if is_screen { FRESH_SCREEN.to_owned() } else { String::new() };
     if found.is_empty() {
         text += "no sender or receiver runs here\n";
@@ -88,6 +123,7 @@ fn as_text(found: &[Found], is_screen: bool) -> String {
 
 fn session_as_text(snapshot: &Snapshot) -> String {
     let (role, seconds, holder) = match &snapshot.progress {
+        Progress::Standing(standing) => return standing_as_text(snapshot.pid, standing),
         Progress::Send(sending) => ("send", sending.progress.seconds, &sending.progress.held_by),
         Progress::Receive(receiving) => ("receive", receiving.progress.seconds, &receiving.held_by),
     };
@@ -107,8 +143,66 @@ fn session_as_text(snapshot: &Snapshot) -> String {
         Progress::Receive(_) if waits => lines.push("waits for the first file".to_owned()),
         Progress::Send(sending) => lines.extend(sender(sending)),
         Progress::Receive(receiving) => lines.extend(receiver(&receiving.progress)),
+        Progress::Standing(_) => {}
     }
     lines.extend(holder.as_ref().map(held_by));
+    let lines = lines.iter().map(|line| output::in_one_line(line));
+    format!("{}\n", lines.collect::<Vec<_>>().join("\n  "))
+}
+
+/// A standing receiver in a few lines: what it listens on, its rules, what it receives, and what was last.
+fn standing_as_text(pid: u32, standing: &StandingStatus) -> String {
+    let StandingStatus { name, rules, receiving, counts, .. } = standing;
+    let mut lines =
+        vec![format!("standing receiver {name}  pid {pid}  on {}", standing.interfaces.join(", "))];
+    if standing.interfaces.is_empty() {
+        lines[0] = format!("standing receiver {name}  pid {pid}  on no interface");
+    }
+    lines.extend(standing.waits_for.clone());
+    lines.extend((1..).zip(rules).take(MOST_RULES).map(|(number, rule)| {
+        let command = if rule.has_command { ", then a command" } else { "" };
+        let senders = counted(rule.senders as usize, "sender");
+        let audience = match rule.audience.as_str() {
+            "anybody" => "for anybody",
+            "named" => "that name this receiver",
+            _ => "for standing receivers",
+        };
+        format!("rule {number}: sessions {audience} of {senders} into {}{command}", rule.into)
+    }));
+    if rules.len() > MOST_RULES {
+        lines.push(format!("{} more", counted(rules.len() - MOST_RULES, "rule")));
+    }
+    lines.extend(receiving.iter().map(|taken| {
+        let percent = part(taken.received_bytes, taken.announced_bytes);
+        let size = bytes(taken.announced_bytes);
+        format!(
+            "receives {} ({}) by rule {}: {percent} % of {size}  {}",
+            taken.name,
+            taken.session,
+            taken.rule,
+            time(taken.seconds)
+        )
+    }));
+    match &standing.last {
+        Some(last) => {
+            let at = WallTime::local(last.at).map_or_else(|| last.at.to_string(), |time| time.to_string());
+            let (files, size) = (counted(last.files as usize, "file"), bytes(last.bytes));
+            let text = last.text.as_ref().map_or_else(String::new, |text| format!("; {text}"));
+            lines.push(format!(
+                "last: {at} {} {} ({}): {files}, {size}{text}",
+                last.event, last.name, last.session
+            ));
+        }
+        None if receiving.is_empty() => lines.push("waits for its first session".to_owned()),
+        None => {}
+    }
+    let failed = format!(
+        "{} given up, {} failed",
+        counts.given_up,
+        counted(counts.commands_failed as usize, "command")
+    );
+    let received = counted(counts.received as usize, "session");
+    lines.push(format!("since its start: {received} received, {failed} (status --history tells more)"));
     let lines = lines.iter().map(|line| output::in_one_line(line));
     format!("{}\n", lines.collect::<Vec<_>>().join("\n  "))
 }
@@ -116,7 +210,7 @@ fn session_as_text(snapshot: &Snapshot) -> String {
 fn sender(sending: &Sending) -> Vec<String> {
     let Sending { progress, sums, .. } = sending;
     let (files, total) = (counted(progress.objects as usize, "file"), bytes(progress.total_bytes));
-    let rate = rate(progress.now_bps);
+    let rate = rate(progress.leaving_bps());
     if let Some(loops) = progress.loops {
         return vec![format!("{files} of {total}, {} complete; {rate}", counted(loops as usize, "loop"))];
     }
@@ -226,7 +320,10 @@ fn groups(progress: &SendProgress) -> Option<String> {
 fn receivers(sending: &Sending) -> String {
     /// The number of receivers that are named.
     const NAMED: usize = 3;
-    let there = sending.progress.receivers.iter().filter(|receiver| receiver.is_connected);
+    // Who has failed comes first in the list, and is not slow.
+    let is_there =
+        |receiver: &&ReceiverProgress| receiver.is_connected && receiver.state() != ReceiverState::Failed;
+    let there = sending.progress.receivers.iter().filter(is_there);
     let percent = |receiver: &ReceiverProgress| part(receiver.received_bytes, receiver.wanted_bytes);
     let slowest = slowest(there.map(|receiver| (receiver.name.as_str(), percent(receiver))), NAMED);
     let done = format!("{} done", sending.sums.receivers_done);

@@ -39,15 +39,15 @@ pub struct Args {
     /// The server's address
     #[arg(value_name = "ADDR[:PORT]", value_parser = parse_address)]
     address: SocketAddr,
-    /// UDP server: bits of IP packets a second, headers included, for all clients together (500k, 100M, 2.5G)
+    /// The rate of a UDP server, in bits a second. It counts IP packets, headers included, for all clients together (500k, 100M, 2.5G)
     /// [default: max]
-    #[arg(long, value_parser = parse_rate, allow_negative_numbers = true)]
+    #[arg(long, value_parser = parse_rate, allow_hyphen_values = true)]
     rate: Option<Rate>,
-    /// TCP server: the congestion control of its connections, as the kernel calls it (cubic, bbr) [default: the kernel's]
+    /// The congestion control of a TCP server. As the kernel calls it (cubic, bbr) [default: the kernel's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// UDP client: give up when nothing has come from the server for this many seconds [default: 10]
-    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
+    /// Give up after this many silent seconds. UDP client: nothing has come from the server for so long [default: 10]
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_hyphen_values = true)]
     timeout: Option<u64>,
     /// One JSON event a line on standard output
     #[arg(long)]

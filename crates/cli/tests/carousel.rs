@@ -244,6 +244,26 @@ fn listeners_are_waited_for_on_an_interface_without_link_layer_addresses() {
     }
 }
 
+/// Before, it sent as fast as its link took it, and did not say why it ended.
+#[test]
+fn without_a_rate_a_carousel_sends_what_a_lan_bears_and_says_why_it_ends() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 2_000_000);
+    let started = Instant::now();
+    let mut command = treecast();
+    command.args(["send", "--repair", "carousel", "--interface", "lo", "--loops", "2"]).arg(&file);
+    let output = command.output().unwrap();
+    // Two loops of 2 MB at 50 Mbit/s take 0.64 s.
+    assert!(started.elapsed() >= Duration::from_millis(600), "{:?}", started.elapsed());
+    let (told, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(said.contains("no --rate: sending at 50.0 Mbit/s"), "{said}");
+    assert_eq!(told.lines().last(), Some("ended: all loops are done (--loops)"), "{told}");
+    let output = command.args(["--json", "--rate", "1G"]).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains(r#""carousel_end":"loops_done""#), "{told}");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// Two hosts with the same file and the same session are one carousel. They come and go as they like, with a Goodbye or
 /// without, and what each sends counts.
 #[test]

@@ -97,7 +97,10 @@ impl Site {
         for (number, folder) in folders.iter().enumerate() {
             let (into, ticket) = (self.scratch.arg(folder), format!("@{ticket}"));
             let output = format!("receiver{number}");
-            let arguments = ["receive", "--json", "--into", &into, &ticket];
+            let mut arguments = vec!["receive", "--json", "--into", &into, &ticket];
+            if self.scratch.path(folder).exists() {
+                arguments.extend(["--old", &into]);
+            }
             programs.push((self.start(&format!("client{number}"), &arguments, &output), output));
         }
         let said = programs.into_iter().map(|(program, output)| {
@@ -164,7 +167,11 @@ fn a_carousel_sends_what_its_receivers_lack() {
     let receive = |number: usize, folder: &str| {
         let (into, ticket) = (site.scratch.arg(folder), format!("@{ticket}"));
         let output = format!("receiver{number}");
-        site.start(&format!("client{number}"), &["receive", "--into", &into, &ticket], &output)
+        let mut arguments = vec!["receive", "--into", &into, &ticket];
+        if site.scratch.path(folder).exists() {
+            arguments.extend(["--old", &into]);
+        }
+        site.start(&format!("client{number}"), &arguments, &output)
     };
     let before = site.sent_bytes();
     let receivers: Vec<_> =
@@ -199,7 +206,7 @@ fn a_carousel_sends_everything_to_whoever_cannot_report() {
     let firewall = site.lab().inside("client0", firewall.args(rules.split(' '))).unwrap().status().unwrap();
     assert!(firewall.success());
     let (into, ticket) = (site.scratch.arg("a"), format!("@{ticket}"));
-    let receiver = site.start("client0", &["receive", "--into", &into, &ticket], "receiver");
+    let receiver = site.start("client0", &["receive", "--into", &into, "--old", &into, &ticket], "receiver");
     assert_eq!(finish(receiver).0, Some(0));
     assert_copy(&site.scratch, "a", &new);
     assert_eq!(finish(sender).0, Some(0));
@@ -253,8 +260,9 @@ fn every_fanout_and_repair_takes_it() {
         let rate = if how.contains(&"--rate") { &[][..] } else { &["--rate", "100M"] };
         let wait = if sends_less { connected } else { &[] };
         let sender = scratch.send(&[how, rate, wait, &["--delta", "--json", &file]].concat());
-        let receivers =
-            [scratch.receive("a", &[]), scratch.receive("b", &["--old", &scratch.arg("old/file")])];
+        let old = |old: &str| ["--old".to_owned(), scratch.arg(old)];
+        let receivers = [("a", old("a")), ("b", old("old/file"))]
+            .map(|(folder, old)| scratch.receive(folder, &old.each_ref().map(|word| &**word)));
         receivers.into_iter().for_each(|receiver| _ = finish_well(receiver));
         ["a", "b"].iter().for_each(|folder| assert_copy(&scratch, folder, &new));
         if sends_less {
@@ -303,7 +311,7 @@ fn a_renamed_object_is_brought_up_to_date_from_what_has_its_new_name() {
     fs::remove_file(scratch.path("copy/file")).unwrap();
     fs::write(scratch.path("copy/other"), &old).unwrap();
     let sender = scratch.send(&["--delta", "--rate", "100M", "--json", &scratch.arg("file")]);
-    finish_well(scratch.receive("copy", &["--rename", "file=other"]));
+    finish_well(scratch.receive("copy", &["--rename", "file=other", "--old", &scratch.arg("copy/other")]));
     let done = last_event(&finish_well(sender), "done");
     assert!(done["sent_bytes"].as_u64().unwrap() < LEN as u64 / 4, "{done}");
     assert!(fs::read(scratch.path("copy/other")).unwrap() == new);
@@ -372,7 +380,8 @@ fn a_path_and_a_device_are_brought_up_to_date_where_they_are() {
         command.args(["receive", "--interface", "lo", "--json", "--to", to]).args(more).arg(&ticket);
         start(&mut command)
     };
-    let receivers = [to(&scratch.arg("here"), &[]), to(&device.0, &["--read-back"])];
+    let here = scratch.arg("here");
+    let receivers = [to(&here, &["--old", &here]), to(&device.0, &["--read-back"])];
     for receiver in receivers {
         let said = finish_well(receiver);
         let copied = last_event(&said, "older_version")["bytes"].as_u64().unwrap();
@@ -408,14 +417,53 @@ fn a_sender_and_a_receiver_that_are_started_again_go_on() {
     folder_with(&scratch, "copy", &old);
     let args = ["--delta", "--rate", "1M", "--session", &scratch.arg("session"), &scratch.arg("file")];
     let mut sender = scratch.send(&args);
-    let mut receiver = scratch.receive("copy", &["--json"]);
+    let mut receiver = scratch.receive("copy", &["--json", "--old", &scratch.arg("copy")]);
     wait_until("some of it is stored", || scratch.parts("copy") > 0);
     receiver.end();
     sender.end();
     let sender = scratch.send_anew(&args);
-    finish_well(scratch.receive("copy", &[]));
+    finish_well(scratch.receive("copy", &["--old", &scratch.arg("copy")]));
     finish_well(sender);
     assert_copy(&scratch, "copy", &new);
+}
+
+/// A file that somebody else has put there may hold what the sender must not learn, so it is not compared unless the user says so.
+#[test]
+fn only_an_earlier_delivery_of_the_same_sender_is_an_older_version() {
+    let scratch = Scratch::new();
+    let (old, new) = prepare(&scratch);
+    let key = |name: &str| {
+        let mut command = treecast();
+        command.env("XDG_CONFIG_HOME", scratch.path("config")).args(["keys", "new", name]);
+        assert!(command.output().unwrap().status.success());
+        scratch.arg(&format!("config/treecast/keys/{name}.pem"))
+    };
+    let (ours, other) = (key("ours"), key("other"));
+    let deliver = |content: &[u8], key: &str| {
+        fs::write(scratch.path("file"), content).unwrap();
+        // The one of the delivery before, if there was one.
+        _ = fs::remove_file(scratch.path("ticket"));
+        let sender = scratch.send(&["--delta", "--rate", "100M", "--key", key, &scratch.arg("file")]);
+        let said = finish_well(scratch.receive("copy", &["--json"]));
+        finish_well(sender);
+        assert_copy(&scratch, "copy", content);
+        last_event(&said, "older_version")
+    };
+    let is_refused = |event: &serde_json::Value| {
+        let why_not = event["why_not"].as_str().unwrap_or_default();
+        event["bytes"] == 0 && why_not.contains("is not from this sender")
+    };
+    folder_with(&scratch, "copy", &old);
+    let event = deliver(&new, &ours);
+    assert!(is_refused(&event), "nobody has delivered it: {event}");
+    let event = deliver(&old, &ours);
+    assert!(event["bytes"].as_u64().unwrap() > LEN as u64 * 9 / 10, "{event}");
+    let event = deliver(&new, &other);
+    assert!(is_refused(&event), "another sender has delivered it: {event}");
+    let copy = File::options().write(true).open(scratch.path("copy/file")).unwrap();
+    copy.write_all_at(b"a secret of this host", 1_000).unwrap();
+    let event = deliver(&old, &other);
+    assert!(is_refused(&event), "it was changed here since: {event}");
 }
 
 #[test]

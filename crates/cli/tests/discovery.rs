@@ -232,3 +232,82 @@ fn a_mistyped_code_is_explained_and_one_that_was_guessed_too_often_is_dead() {
     let text = finish_with(1, offering.sender);
     assert!(text.contains("attempts left: 1\n") && text.contains("of no use any more"), "{text}");
 }
+
+/// A program that has the port of mDNS, and does not share it.
+fn take_mdns_port(network: &Network, node: &str) -> UdpSocket {
+    network.within(node, || UdpSocket::bind("[::]:5353").unwrap())
+}
+
+#[test]
+fn a_port_that_another_program_has_is_told_by_all_who_need_it() {
+    let (network, scratch) = (lan(), Scratch::new());
+    let (file, key) = (scratch.file("image", 1000), key(&scratch, "key.pem"));
+    let taken = ["s", "e1"].map(|node| take_mdns_port(&network, node));
+    let said = finish_with(3, started(&network, "e1", treecast().args(["discover", "--time", "1"])));
+    for words in
+        ["no mDNS over IPv4 on b1", "over IPv6", "another program has UDP port 5353", "sport = :5353"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let json =
+        finish_with(3, started(&network, "e1", treecast().args(["discover", "--json", "--time", "1"])));
+    assert!(last_event(&json, "problem")["text"].as_str().unwrap().contains("UDP port 5353"), "{json}");
+    let mut command = treecast();
+    command.args(["send", "--announce", "--key", &key, "--wait-timeout", "1", path(&file)]);
+    let said = finish_with(1, started(&network, "s", &mut command));
+    assert!(said.contains("is not announced everywhere") && said.contains("UDP port 5353"), "{said}");
+    // A standing receiver says so, and listens when the port is free.
+    let config = scratch.path("e1.toml");
+    let public = finish_well(start(treecast().args(["keys", "show", &key])));
+    let public = public.split_whitespace().next().unwrap();
+    let text = format!("state = \"state\"\n[[rule]]\nsenders = [\"{public}\"]\ninto = \"copies\"\n");
+    fs::write(&config, text).unwrap();
+    let receiver = started(&network, "e1", treecast().args(["receive", "--standing"]).arg(&config));
+    let history =
+        || finish_well(start(treecast().args(["status", "--history", "--state", &scratch.arg("state")])));
+    wait_until("its history says so", || history().contains("another program has UDP port 5353"));
+    drop(taken);
+    let mut command = treecast();
+    command.args(["send", "--to-standing", "any", "--key", &key, "--wait-timeout", "60", path(&file)]);
+    finish_well(started(&network, "s", &mut command));
+    wait_until("it has taken it", || history().contains(" received "));
+    receiver.signal(15);
+    finish_well(receiver);
+}
+
+#[test]
+fn a_packet_of_a_stranger_makes_no_listener_log_a_line() {
+    let network = lan();
+    // A response with an OPT record whose options are cut short.
+    let mut packet = vec![0, 0, 0x84, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    packet.extend([0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, 2, 0, 1]);
+    assert_eq!(packet.len(), 25);
+    let sender = network.within("e2", || {
+        let socket = UdpSocket::bind("[::]:0").unwrap();
+        let interface = Interface::named("b1").unwrap().index;
+        let how = ToGroups { interface, hop_limit: 255, loops_back: false };
+        treecast_host::option::send_to_groups(&socket, how).unwrap();
+        socket
+    });
+    let announcer = network.within("e2", Announcer::new);
+    for log in [&[][..], &["--log", "warn"]] {
+        let mut command = treecast();
+        command.args(["discover", "--json", "--time", "60"]).args(log).stderr(Stdio::piped());
+        let mut listener = told(&network, "e1", &mut command);
+        let number = since_1970().as_millis() as u64;
+        let (mut session, mut heard) = (0, 0);
+        // What comes behind the packets is heard, so they were, too.
+        wait_until("a session is heard behind the packets", || {
+            sender.send_to(&packet, "[ff02::fb]:5353").unwrap();
+            announcer.announce(&announcer.announcement(session, number), &announcer.identity);
+            session += 1;
+            heard += listener.pending().len();
+            heard > 3
+        });
+        listener.child.signal(2);
+        listener.next("discovered");
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut listener.child.stderr.take().unwrap(), &mut said).unwrap();
+        assert_eq!(said, "", "{log:?}");
+    }
+}

@@ -86,18 +86,17 @@ fn examine_all(networks: &[(Option<Fault>, u64)], is_small: bool) -> Vec<Said> {
 fn examine(fault: Option<&Fault>, seed: u64, is_small: bool) -> Said {
     let network = Broken::new(fault, seed, is_small);
     let (code, report) = network.examine();
-    let problems: Vec<Value> = report["findings"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .filter(|finding| finding["level"] == "problem")
-        .cloned()
-        .collect();
-    assert_eq!(code, Some(if problems.is_empty() { 0 } else { 3 }), "{report:#}");
+    let findings = report["findings"].as_array().expect("a list").clone();
+    let (all, is_problem) = (findings.len(), |finding: &Value| finding["level"] == "problem");
+    assert_eq!(code, Some(if findings.iter().any(is_problem) { 3 } else { 0 }), "{report:#}");
     let is_blamed = |finding: &Value| network.is_to_blame(&finding["blame"]);
-    let (right, wrong): (Vec<_>, Vec<_>) = problems.into_iter().partition(is_blamed);
-    let is_named = |fault: &Fault| right.iter().any(|finding| finding["kind"] == fault.kind.as_str());
-    let all = report["findings"].as_array().map_or(0, Vec::len);
+    let (right, mut wrong): (Vec<_>, Vec<_>) = findings.into_iter().partition(is_blamed);
+    wrong.retain(is_problem);
+    let is_named = |fault: &Fault| {
+        right
+            .iter()
+            .any(|finding| finding["kind"] == fault.kind.as_str() && finding["level"] == fault.level.as_str())
+    };
     Said {
         fault: fault.map_or_else(|| "sound".to_owned(), |fault| fault.name.clone()),
         seed,
@@ -105,6 +104,18 @@ fn examine(fault: Option<&Fault>, seed: u64, is_small: bool) -> Said {
         wrong,
         report,
     }
+}
+
+/// Programs run in a network of their own, whose one interface is down.
+#[test]
+fn a_host_without_a_usable_interface_is_told_so() {
+    let output = std::process::Command::new("unshare")
+        .args(["--net", "sh", "-c", "ip link add eth0 type veth peer name eth1 && exec \"$@\"", "sh"])
+        .args([env!("CARGO_BIN_EXE_treecast"), "doctor", "--json", "--listen", "2.2"])
+        .output()
+        .expect("root may");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    assert_eq!((output.status.code(), &report["findings"][0]["kind"]), (Some(3), &"no-interface".into()));
 }
 
 #[test]

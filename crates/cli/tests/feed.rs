@@ -42,6 +42,8 @@ fn a_log_is_shown_as_tables_json_and_plots() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
+    let values = fs::read_to_string(scratch.path("plots/X-bytes.csv")).unwrap();
+    assert!(values.starts_with("series,") && values.lines().count() > 1, "{values}");
     for plot in ["X-bytes.svg", "X-products.svg", "X-tree.svg"] {
         assert!(fs::read_to_string(scratch.path("plots").join(plot)).unwrap().contains("</svg>"), "{plot}");
     }
@@ -49,6 +51,21 @@ fn a_log_is_shown_as_tables_json_and_plots() {
         serde_json::from_str(&says(&scratch, &["analyze", "feed.log", "--json"])).unwrap();
     assert_eq!((&json["feeds"][0]["bytes"], &json["feeds"][0]["tree"]["leaves"]), (&2000.into(), &2.into()));
     assert_eq!((&json["wrong"][0]["line"], &json["wrong"][0]["value"]), (&3.into(), &"6OO".into()));
+}
+
+/// pqmon writes figures of its own into the log every minute. A day of them is no reason to refuse the log.
+#[test]
+fn a_day_of_pqmon_s_figures_is_no_wrong_line() {
+    let scratch = Scratch::new();
+    let minutes = (0..1440).map(|minute| {
+        let (hour, minute) = (minute / 60, minute % 60);
+        format!("Oct 13 {hour:02}:{minute:02}:00 leaf.c.example pqmon[812] NOTE: 53218 1 70781 499999456 124000 2 5824\n")
+    });
+    fs::write(scratch.path("feed.log"), LOG.to_owned() + &minutes.collect::<String>()).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&says(&scratch, &["analyze", "feed.log", "--json"])).unwrap();
+    assert_eq!((&json["lines"]["wrong"], &json["lines"]["other"]), (&1.into(), &1440.into()), "{json}");
+    assert_eq!(json["lines"]["products"], 2);
 }
 
 #[test]

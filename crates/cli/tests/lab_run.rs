@@ -214,7 +214,7 @@ fn mistakes_are_one_line_and_exit_code_1() {
     let cases: [(&str, &[&str], &str); 6] = [
         (SHARED, &["congestion=nobodys"], "treecast: this kernel has no TCP congestion control `nobodys`"),
         (EVERY_WAY, &["colour=red"], "treecast: --set colour=red: unknown field `colour`"),
-        (EVERY_WAY, &["sizes=4"], "treecast: --set sizes=4: size `4` has no unit: write 4M, 4K or 4B"),
+        (EVERY_WAY, &["sizes=4X"], "treecast: --set sizes=4X: expected a size from 1B to 1T"),
         (
             EVERY_WAY,
             &["file=/no/such/file"],

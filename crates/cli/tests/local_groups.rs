@@ -416,7 +416,7 @@ fn options_that_do_not_go_with_local_groups_are_refused_in_one_line() {
         (&["--allow", "keys"], "the sender cannot keep anybody out who has it: leave out --allow"),
         (&["--linger", "5"], "leave out --linger"),
         (&["--idle", "5"], "--repair carousel"),
-        (&["--deadline", "5"], "500ms"),
+        (&["--deadline", "5x"], "500ms"),
         (&["--local-groups", "/no/such/file"], "/no/such/file"),
         (&["--local-groups", &twice], "line 2: fd00::1 is in the group of line 1"),
         (&["--local-groups", &groups, "--local-mode", "sender"], "leave out --local-groups"),

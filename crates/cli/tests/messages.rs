@@ -5,7 +5,8 @@ mod child;
 mod session;
 
 use std::{
-    fs,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
     process::{Command, Output, Stdio},
 };
@@ -43,14 +44,19 @@ const CASES: &[Case] = &[
         &["ff02::2 belongs to", "ff15::1"],
     ),
     (&["send", "--retx-factor", "-1", "file"], &["'-1'", "0 or more"]),
-    (&["send", "--stall-limit", "9", "file"], &["'9'", "a number from 10 to 86400"]),
-    (&["send", "--rate", "-5", "file"], &["'-5'", "like 500M"]),
+    (&["send", "--stall-limit", "9", "file"], &["'9'", "a time from 10s to 1d"]),
+    (&["send", "--stall-limit", "2m30", "file"], &["'2m30'", "a time from 10s to 1d"]),
+    (&["send", "--rate", "100MB", "file"], &["100MB is a size", "write 100M for bits", "100MB/s for bytes"]),
+    (&["send", "--bwlimit", "5M", "file"], &["--bwlimit is an option of rsync", "--rate 50M"]),
+    (&["receive", "--delete", "x"], &["--delete is an option of rsync", "feed DIR --remove"]),
+    (&["load", "run", "--group", "ff15::1", "--rate", "450"], &["450 has no unit", "--pps 450", "450bit"]),
+    (&["send", "--rate", "-5", "file"], &["'-5'", "like 500k"]),
     (&["send", "--fec", "-5%", "file"], &["'-5%'", "1% to 300%"]),
     (&["send", "--wait", "0", "file"], &["'0'", "a number from 1 to"]),
-    (&["send", "--wait-timeout", "-1", "file"], &["'-1'", "whole seconds from 0"]),
-    (&["send", "--linger", "-1", "file"], &["'-1'", "whole seconds from 0"]),
-    (&["receive", "--reconnect", "-1", "x"], &["'-1'", "whole seconds from 0"]),
-    (&["send", "--idle", "x", "file"], &["'x'", "whole seconds from 0"]),
+    (&["send", "--wait-timeout", "-1", "file"], &["'-1'", "a time from 0s"]),
+    (&["send", "--linger", "-1", "file"], &["'-1'", "a time from 0s"]),
+    (&["receive", "--reconnect", "-1", "x"], &["'-1'", "a time from 0s"]),
+    (&["send", "--idle", "x", "file"], &["'x'", "a time from 0s"]),
     (&["send", "--block", "70000", "file"], &["'70000'", "from 580 to 65475"]),
     (&["send", "--block", "0", "file"], &["'0'", "from 580 to 65475"]),
     (&["send", "--ttl", "256", "file"], &["'256'", "a number from 1 to 255"]),
@@ -72,6 +78,11 @@ const CASES: &[Case] = &[
     ),
     (&["send", "--repair", "carousel", "--at-once", "5", "file"], &["carousel", "leave out --at-once"]),
     (&["send", "--repair", "none", "--priority", "fair", "file"], &["--priority", "--repair nack or after"]),
+    (&["send", "--give-up-after", "3x", "file"], &["'3x'", "x3 for three"]),
+    (
+        &["send", "--repair", "carousel", "--give-up-after", "2m", "file"],
+        &["--give-up-after", "--repair carousel"],
+    ),
     (&["send", "--retx-minimum", "5", "file"], &["--retx-minimum", "add --retx-factor"]),
     (&["send", "--repair", "carousel", "--retx-factor", "2", "file"], &["--retx-factor", "--repair nack"]),
     (&["send", "--repair", "none", "--retx-factor", "2", "file"], &["--retx-factor", "--repair nack"]),
@@ -85,8 +96,8 @@ const CASES: &[Case] = &[
     ),
     (&["send", "--allow", "empty", "file"], &["empty", "names nobody", "treecast keys show"]),
     (&["send", "--allow", "file", "file"], &["file:1: ", "tck1.", "treecast keys show"]),
-    (&["send", "--expires", "5", "file"], &["'5'", "like 30m"]),
-    (&["send", "--expires", "-1h", "file"], &["'-1h'", "like 30m"]),
+    (&["send", "--expires", "0", "file"], &["'0'", "from 1s to 366d"]),
+    (&["send", "--expires", "-1h", "file"], &["'-1h'", "like 90s"]),
     (&["send", "--rates", "-1,-2", "file"], &["'-1,-2'", "from fast to slow"]),
     (&["send", "--repair", "carousel", "--allow", "x", "file"], &["leave out --allow"]),
     (&["send", "--repair", "carousel", "--expires", "5m", "file"], &["leave out --expires"]),
@@ -134,14 +145,14 @@ const CASES: &[Case] = &[
     (&["receive", "@nofile"], &["nofile", "--ticket-file"]),
     (&["receive", "@binary"], &["binary", "no text", "--ticket-file"]),
     (&["receive", "@/dev/zero"], &["/dev/zero", "longer than 64 KiB", "--ticket-file"]),
-    (&["receive", "--connect-timeout", "-1", "x"], &["'-1'", "whole seconds from 0"]),
+    (&["receive", "--connect-timeout", "-1", "x"], &["'-1'", "a time from 0s"]),
     (&["receive", "--port", "0", "x"], &["'0'", "a number from 1 to 65535"]),
     (
         &["receive", "--dialect", "iotup", "--group", "ff15::1", "--port", "5000", "x"],
         &["carousel", "leave out --port"],
     ),
     (&["receive", "--group", "ff15::1", "x"], &["leave out --group"]),
-    (&["receive", "--max-bytes", "0", "x"], &["'0'", "--max-bytes", "from 1 on", "like 500k"]),
+    (&["receive", "--max-bytes", "0", "x"], &["'0'", "--max-bytes", "from 1B on", "like 500k"]),
     (&["receive", "@empty"], &["no ticket", "empty", "treecast send"]),
     (&["receive", "--only", "[", "x"], &["'['", "--only", "like '*.iso'"]),
     (&["receive", "--only", "", "x"], &["''", "--only", "like '*.iso'"]),
@@ -197,7 +208,7 @@ const CASES: &[Case] = &[
     (&["monitor", "--out", "new", "--", "nosuchprogram"], &["nosuchprogram", "name a program"]),
     (&["monitor", "--out", "nofolder/new", "--", "true"], &["nofolder/new", "name a file"]),
     (&["monitor", "--out", "file", "--", "true"], &["file exists already", "choose another"]),
-    (&["monitor", "--every", "1ms"], &["1ms", "between 10ms and 60m"]),
+    (&["monitor", "--every", "1ms"], &["1ms", "from 10ms to 1h"]),
     (&["monitor", "--interface", "nosuchif", "--", "true"], &["nosuchif", "it has"]),
     (&["mroute", "--interface", "nosuchif"], &["nosuchif", "`ip link`"]),
     (&["mroute", "--query-interval", "0s"], &["'0s'", "from 1s"]),
@@ -207,8 +218,8 @@ const CASES: &[Case] = &[
     (&["router", "run", "--all", "--min-dsts", "33"], &["a number from 0 to 32"]),
     (&["router", "set", "min-dsts", "99"], &["a number from 0 to 32"]),
     (&["router", "check", "--packets", "0"], &["a number from 1 to"]),
-    (&["mead", "--interval", "0", "fd00::1", "5000"], &["expected more than 0 seconds"]),
-    (&["mead", "--timeout", "0", "fd00::1", "5000"], &["expected more than 0 seconds"]),
+    (&["mead", "--interval", "0", "fd00::1", "5000"], &["a time from 1ms"]),
+    (&["mead", "--timeout", "0", "fd00::1", "5000"], &["a time from 1ms"]),
     (&["mead", "--requests", "0", "fd00::1", "5000"], &["a number from 1 to"]),
     (&["mead", "--tun-address", "10.0.0.1", "fd00::1", "5000"], &["'10.0.0.1'", "an IPv6 address"]),
     (&["mead", "--key", "nofile", "fd00::1", "5000"], &["nofile", "No such file", "openssl rand -hex 32"]),
@@ -235,6 +246,105 @@ fn whatever_is_wrong_is_told_in_one_line_that_says_what_to_do() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments:?}");
         assert_eq!(folder.files(), before, "{arguments:?}");
     }
+}
+
+/// A configuration; arguments; then what the line must say.
+type Configured = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+const CONFIGURED: &[Configured] = &[
+    (
+        "[send]\n\nfek = 1\n",
+        &["send", "file"],
+        &["/config.toml:3: no option is called `fek`; the nearest is `fec`"],
+    ),
+    (
+        "[send]\nto_standing = \"a\"\n",
+        &["send", "file"],
+        &[":2: no option is called `to_standing`", "`to-standing`"],
+    ),
+    (
+        "[profile.a]\nfec = \"9\"\n",
+        &["send", "--profile", "a", "file"],
+        &[":2: invalid value '9' for '--fec", "1%"],
+    ),
+    ("[profile.a]\nplain = 1\n", &["send", "--profile=a", "file"], &[":2: plain: expected true or false"]),
+    (
+        "[profile.lab]\n",
+        &["send", "--profile", "lap", "file"],
+        &["\"lap\"", "there are lab in ", "/config.toml"],
+    ),
+    ("", &["send", "--profile", "lap", "file"], &["\"lap\"", "[profile.lap] into ", "/config.toml"]),
+    (
+        "[profile.a]\n\nrates = [\"5M\", \"1M\"]\n",
+        &["send", "--profile", "a", "--rate", "2M", "file"],
+        &[
+            "--rates says all that --rate",
+            "leave these out, or --rates",
+            "; --rates is in ",
+            "/config.toml:3",
+        ],
+    ),
+    (
+        "[receive]\nkeep-existing = true\n",
+        &["receive", "--stdout", "x"],
+        &[
+            "'--stdout'",
+            "cannot be used with",
+            "--keep-existing",
+            "; --keep-existing is in ",
+            "/config.toml:2",
+        ],
+    ),
+    (
+        "[receive]\nmax-bytes = \"0\"\n",
+        &["receive", "x"],
+        &["/config.toml:2: invalid value '0'", "like 500k"],
+    ),
+    ("[receive]\nstanding = \"x\"\n", &["receive", "x"], &["/config.toml:2: `standing` cannot stand"]),
+    ("[sned]\n", &["send", "file"], &["/config.toml:1: ", "`sned`", "`send`"]),
+    ("rate = \n", &["receive", "x"], &["/config.toml:1: "]),
+];
+
+#[test]
+fn a_wrong_configuration_is_told_in_one_line_that_names_it() {
+    let folder = Folder::new();
+    let config = folder.0.path("treecast/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    let line = |arguments: &[&str]| {
+        let output = folder.command(arguments).env("XDG_CONFIG_HOME", folder.0.path("")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{arguments:?}: {said}");
+        said
+    };
+    for (content, arguments, expected) in CONFIGURED {
+        fs::write(&config, content).unwrap();
+        let said = line(arguments);
+        let missing: Vec<_> = expected.iter().filter(|part| !said.contains(**part)).collect();
+        assert!(missing.is_empty(), "{content:?}: no {missing:?} in {said}");
+    }
+    // Whoever may write there may have chosen a key, or a command.
+    fs::write(&config, "[receive]\nexec = \"touch {}\"\n").unwrap();
+    fs::set_permissions(&config, Permissions::from_mode(0o664)).unwrap();
+    let said = line(&["receive", "x"]);
+    assert!(said.contains("others than its owner may write to it (mode 0664)"), "{said}");
+    assert!(said.contains(&format!("chmod go-w {}", config.display())), "{said}");
+    fs::remove_file(&config).unwrap();
+    fs::create_dir(&config).unwrap();
+    assert!(line(&["send", "file"]).contains("it is a folder"));
+    // A program in a lab does as whoever measures says.
+    let in_lab = folder
+        .command(&["send", "nofile"])
+        .env("XDG_CONFIG_HOME", folder.0.path(""))
+        .env("TREECAST_NODE", "a")
+        .output();
+    assert!(String::from_utf8(in_lab.unwrap().stderr).unwrap().contains("nofile"));
+    // Nobody looks at it for other commands, for help, and when it is not wanted.
+    for arguments in [&["keys", "list"][..], &["send", "--help"], &["receive", "-h"]] {
+        let output = folder.command(arguments).env("XDG_CONFIG_HOME", folder.0.path("")).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}");
+    }
+    assert!(line(&["send", "--no-config", "nofile"]).contains("nofile"));
+    assert!(line(&["receive", "--no-config", "noticket"]).contains("a ticket begins with"));
 }
 
 /// `ff15::42:7001` is an address, and somebody's group perhaps: it is taken for one, and what else it may be is said.
@@ -272,7 +382,19 @@ fn help_names_the_units_of_times() {
 #[test]
 fn who_finds_nobody_is_told_why() {
     let folder = Folder::new();
-    let send = ["send", "--interface", "lo", "--wait", "3", "--wait-timeout", "0", "--ticket-file", "ticket"];
+    let send = [
+        "send",
+        "--interface",
+        "lo",
+        "--wait",
+        "3",
+        "--wait-timeout",
+        "0",
+        "--session",
+        "none",
+        "--ticket-file",
+        "ticket",
+    ];
     for (options, advice) in [
         (&["file"][..], "or wait longer with --wait-timeout\n"),
         (&["--wait-at-least", "1", "file"], "with --wait-timeout; --wait-at-least asks for 1\n"),
@@ -295,14 +417,14 @@ const ENDINGS: &[Ending] = &[
     (
         &["set/small"],
         1,
-        &["1 file, 5 B: all of it is at 1 of 1 receiver after ", "; 0 B sent again, 0 packets dropped"],
-        &["1 file, 5 B in ", " s; 0 B sent again, 0 blocks twice, 0 packets dropped; 0 failed"],
+        &["1 file, 5 B: all of it is at 1 of 1 receiver after ", "; nothing was lost"],
+        &["1 file, 5 B in ", " s; nothing was lost"],
     ),
     (
         &["set"],
         2,
-        &["5 files, 3.0 MiB: all of it is at 2 of 2 receivers after ", "; 0 B sent again, 0 packets dropped"],
-        &["5 files (3 of them folders and links), 3.0 MiB in ", "; 0 failed"],
+        &["5 files, 3.0 MiB: all of it is at 2 of 2 receivers after "],
+        &["5 files (3 of them folders and links), 3.0 MiB in "],
     ),
 ];
 
@@ -375,9 +497,14 @@ impl Folder {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = treecast();
         command.args(arguments).current_dir(self.0.path("")).stdin(Stdio::null());
-        command.env("TREECAST_LAB_STATE", self.0.path("state")).output().unwrap()
+        command.env("TREECAST_LAB_STATE", self.0.path("state"));
+        command
     }
 
     fn files(&self) -> Vec<PathBuf> {

@@ -21,9 +21,10 @@ use treecast_host::namespace::Namespace;
 
 /// Commands that are not run here, each with the reason.
 const NOT_RUN: &[(&str, &str)] = &[
-    ("make demo", "it installs packages and takes ten minutes"),
+    ("make demo", "it installs packages and builds"),
     ("make test", "it runs this test"),
     ("install target/release/treecast /usr/local/bin/", "it changes this machine"),
+    ("treecast package-files /usr/local/share", "it changes this machine"),
     ("scp target/release/treecast root@HOST:/usr/local/bin/", "there is no other machine"),
 ];
 
@@ -214,6 +215,7 @@ impl Reader {
         self.finish("server", &self.command("treecast monitor"));
         assert!(self.folder.path("sum.rec").exists(), "the recording is there");
         self.finish("server", &self.command("treecast status"));
+        self.finish("server", &self.command("treecast status --receivers"));
     }
 
     /// The one command of README.md that begins so and was not typed yet.

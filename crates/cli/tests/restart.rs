@@ -8,6 +8,7 @@ use std::{
     fs::{self, File},
     io::Write as _,
     net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
     process::Command,
     time::{Duration, Instant},
 };
@@ -15,7 +16,7 @@ use std::{
 use mroute_network::Network;
 use serde_json::Value;
 use session::{
-    Guarded, Scratch, SpawnGuarded, contents, fetched, finish_well, last_event, path, refused, start,
+    Guarded, Scratch, SpawnGuarded, contents, fetched, finish, finish_well, last_event, path, refused, start,
     treecast, wait_until,
 };
 
@@ -49,6 +50,122 @@ fn a_ticket_is_good_for_the_sender_that_is_started_again() {
         second.end();
         assert!(fs::read(scratch.path("a/file")).unwrap() == contents(300_000), "{more:?}");
     }
+}
+
+/// Starts a sender without `--session`, and stops it when a receiver has some of its file. Also returns what the sender has said.
+fn stopped_at_work(scratch: &Scratch, signal: i32, args: &[&str]) -> (Guarded, String) {
+    let sender = scratch.send(args);
+    let receiver = scratch.receive("a", &["--json"]);
+    wait_until("some of it has come", || scratch.parts("a") > 0);
+    sender.signal(signal);
+    (receiver, finish(sender).1)
+}
+
+#[test]
+fn a_session_goes_on_without_having_thought_of_it_before() {
+    const SIZE: usize = 6_000_000;
+    for (signal, more) in
+        [(libc::SIGINT, &[][..]), (libc::SIGTERM, &["--plain"]), (libc::SIGKILL, &["--fanout", "unicast"])]
+    {
+        let scratch = Scratch::new();
+        scratch.file("file", SIZE);
+        let file = scratch.path("file");
+        let args = [&["--rate", "20M", "--block", "1420", path(&file)], more].concat();
+        let (receiver, told) = stopped_at_work(&scratch, signal, &args);
+        assert_eq!(
+            told.contains("`treecast send --resume` goes on with the same ticket"),
+            signal != libc::SIGKILL,
+            "{told}"
+        );
+        let ticket = fs::read_to_string(scratch.path("ticket")).unwrap();
+        let sessions = scratch.path("state/treecast/sessions");
+        let kept: Vec<_> = fs::read_dir(&sessions).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let modes =
+            [mode(&sessions), mode(&kept[0]), mode(&kept[0].join("session")), mode(&kept[0].join("command"))];
+        assert_eq!(modes, [0o700, 0o700, 0o600, 0o600]);
+        let mut again = scratch.treecast();
+        let again = start(again.args(["send", "--resume", "--rate", "40M"]).current_dir("/"));
+        let done = done(&finish_well(receiver));
+        let told = finish_well(again);
+        assert!(told.contains(ticket.trim()), "{told}");
+        let fetched = fetched(&done);
+        assert!((SIZE as u64..=SIZE as u64 * 51 / 50).contains(&fetched), "{fetched} of {SIZE}: {done}");
+        assert!(fs::read(scratch.path("a/file")).unwrap() == contents(SIZE));
+        assert_eq!(scratch.names("state/treecast/sessions"), [""; 0], "everybody has everything");
+        refused(scratch.treecast().args(["send", "--resume"]), &["no session is kept", path(&sessions)]);
+    }
+}
+
+/// A profile that has changed, or gone, changes no session that has begun with it.
+#[test]
+fn a_session_of_a_profile_goes_on_as_it_began() {
+    const SIZE: usize = 3_000_000;
+    let scratch = Scratch::new();
+    let file = scratch.file("file", SIZE);
+    let config = scratch.path("treecast/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    fs::write(&config, "[profile.lab]\nrate = \"20M\"\nblock = 1420\nplain = true\n").unwrap();
+    let treecast = || {
+        let mut command = scratch.treecast();
+        command.env("XDG_CONFIG_HOME", scratch.path("")).arg("send");
+        command
+    };
+    let ticket = scratch.path("ticket");
+    let mut send = treecast();
+    let sender =
+        start(send.args(["--profile", "lab", "--interface", "lo", "--ticket-file"]).arg(&ticket).arg(&file));
+    wait_until("the ticket is written", || ticket.exists());
+    let receiver = scratch.receive("a", &["--json"]);
+    wait_until("some of it has come", || scratch.parts("a") > 0);
+    kill(sender);
+    fs::write(&config, "[send]\nrate = \"none\"\n").unwrap();
+    let [session] = &*scratch.names("state/treecast/sessions") else { panic!("one session is kept") };
+    let kept = fs::read(scratch.path("state/treecast/sessions").join(session).join("command")).unwrap();
+    assert!(String::from_utf8_lossy(&kept).contains("\0--plain\0"), "{kept:?}");
+    refused(treecast().args(["--resume", "--profile", "lab"]), &["--resume", "--profile"]);
+    let again = start(treecast().arg("--resume"));
+    done(&finish_well(receiver));
+    assert!(finish_well(again).contains(fs::read_to_string(ticket).unwrap().trim()));
+    assert!(fs::read(scratch.path("a/file")).unwrap() == contents(SIZE));
+}
+
+#[test]
+fn one_of_several_sessions_that_can_go_on_is_named() {
+    let scratch = Scratch::new();
+    let files = ["first", "second"].map(|name| scratch.file(name, 1000));
+    let mut senders = files.iter().map(|file| {
+        _ = fs::remove_file(scratch.path("ticket"));
+        (scratch.send(&[path(file)]), fs::read_to_string(scratch.path("ticket")).unwrap())
+    });
+    let (first, first_ticket) = senders.next().unwrap();
+    let (second, second_ticket) = senders.next().unwrap();
+    let resume = |args: &[&str]| {
+        let mut command = scratch.treecast();
+        command.args(["send", "--resume"]).args(args);
+        command
+    };
+    refused(&mut resume(&["second"]), &["has a sender that runs", "end that one first"]);
+    kill(first);
+    kill(second);
+    refused(&mut resume(&[]), &["several sessions can go on", "(first, of ", "(second, of ", "--resume"]);
+    refused(&mut resume(&["third"]), &["no kept session is called \"third\"", "(first, of "]);
+    for (name, ticket) in [("first", &first_ticket), (second_ticket.trim(), &second_ticket)] {
+        let again = start(&mut resume(&[name]));
+        std::fs::write(scratch.path("ticket"), ticket).unwrap();
+        finish_well(scratch.receive("a", &[]));
+        assert!(finish_well(again).contains(ticket.trim()), "{name}");
+    }
+    assert_eq!(scratch.names("a"), ["first", "second"]);
+}
+
+#[test]
+fn no_state_is_kept_of_a_session_that_is_to_leave_none() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 1000);
+    kill(scratch.send(&["--session", "none", path(&file)]));
+    assert_eq!(scratch.names("state/treecast/sessions"), [""; 0]);
 }
 
 #[test]

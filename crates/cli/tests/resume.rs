@@ -204,6 +204,51 @@ fn what_was_whole_before_a_receiver_came_again_is_not_lacking() {
     assert!(fs::read(scratch.path("a/set/zlarge")).unwrap() == contents(8_000_000));
 }
 
+/// A machine that is shut down, or a person who presses Ctrl-C, throws nothing away.
+#[test]
+fn a_receiver_that_is_told_to_stop_keeps_what_came_and_says_how_to_go_on() {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let scratch = Scratch::new();
+        let file = scratch.file("file", 8_000_000);
+        let small = scratch.file("small", 30_000);
+        let args = ["--rate", "20M", "--block", "1420", "--wait", "2", path(&small), path(&file)];
+        let sender = scratch.send(&args);
+        let steady = stand_still(&scratch);
+        let mut command = scratch.receive_command("a");
+        command.args(["--json", "--name", "a"]).arg(format!("@{}", scratch.path("ticket").display()));
+        let mut stopped =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded();
+        let lines = BufReader::new(stopped.stdout.take().unwrap()).lines();
+        let mut events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+        let came = |event: &Value| event["event"] == "progress" && event["bytes"].as_u64() > Some(3_000_000);
+        events.by_ref().find(came).expect("it lacks the rest");
+        stopped.signal(signal);
+        let last = events.last().unwrap();
+        assert!(last["event"] == "done" && last["failed"] == 0, "what is kept has not failed: {last}");
+        let kept = last["unfinished_bytes"].as_u64().unwrap();
+        let (code, told) = finish(stopped);
+        let folder = scratch.path("a").display().to_string();
+        assert!(code == Some(1) && kept > 2_000_000, "{told}");
+        for word in [
+            "interrupted",
+            "1 file had come whole",
+            "MiB of incomplete files are kept in",
+            &folder,
+            "--discard",
+        ] {
+            assert!(told.contains(word), "{word:?} is not in {told:?}");
+        }
+        assert!(scratch.parts("a") == 1 && scratch.path("a/small").exists());
+        steady.signal(libc::SIGCONT);
+        let last = done(scratch.receive("a", &["--json", "--name", "a"]));
+        assert!(last["kept_bytes"].as_u64().unwrap() >= kept, "{kept} are not fetched again: {last}");
+        finish_well(steady);
+        finish(sender);
+        assert!(fs::read(scratch.path("a/file")).unwrap() == contents(8_000_000));
+        assert_eq!(scratch.names("a"), ["file", "small"], "nothing else is left");
+    }
+}
+
 #[test]
 fn receivers_in_one_folder_leave_each_others_files_alone() {
     let scratch = Scratch::new();

@@ -84,14 +84,17 @@ fn sound(time: u32) -> Vec<u8> {
 fn a_file_that_is_no_table_is_refused_in_a_line() {
     let folder = Folder::new();
     folder.write("page.mrt", b"<html>not found</html>");
+    folder.write("empty.mrt", b"");
     folder.write("short.mrt", &record(DECEMBER, 2, &[1]));
     folder.write("sound.mrt", &sound(DECEMBER));
     for command in [&["report"][..], &["growth"], &["read", "--out", "x.db"]] {
-        folder.refuses(&[command, &["page.mrt"]].concat(), &["page.mrt: this is no routing table"]);
+        folder.refuses(&[command, &["page.mrt"]].concat(), &["page.mrt: this is a web page"]);
+        folder
+            .refuses(&[command, &["empty.mrt"]].concat(), &["empty.mrt: the file is empty: fetch it again"]);
         folder.refuses(&[command, &["short.mrt"]].concat(), &["short.mrt: nothing in it could be read"]);
         folder.refuses(&[command, &["none.mrt"]].concat(), &["none.mrt: No such file"]);
     }
-    folder.refuses(&["compare", "sound.mrt", "page.mrt"], &["page.mrt: this is no routing table"]);
+    folder.refuses(&["compare", "sound.mrt", "page.mrt"], &["page.mrt: this is a web page"]);
     folder.refuses(&["ownership", "sound.mrt"], &["no delegations are among these files"]);
     folder.refuses(&["report", "."], &["this folder holds nothing that `treecast rib read` wrote"]);
 }
@@ -145,6 +148,51 @@ fn tables_out_of_order_and_two_of_one_date_are_told() {
             report["warnings"].take();
         }
         assert_eq!(ours, theirs, "{store}");
+    }
+}
+
+/// A file that cannot be used, or that is there already, keeps none of the others from being read.
+#[test]
+fn files_that_cannot_be_read_are_named_and_the_others_are_read() {
+    let folder = Folder::new();
+    folder.write("december.mrt", &sound(DECEMBER));
+    folder.write("empty.mrt", b"");
+    folder.write("january.mrt", &sound(JANUARY));
+    let read = |store: &str, files: &[&str]| {
+        let Output { status, stdout, stderr } = folder.rib(&[&["read", "--out", store], files].concat());
+        (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    };
+    for store in ["rib.db", "archive/"] {
+        let (code, read_files, said) = read(store, &["december.mrt", "empty.mrt", "none.mrt", "january.mrt"]);
+        assert_eq!((code, read_files.lines().count(), said.lines().count()), (Some(3), 2, 3), "{said}");
+        for words in ["empty.mrt: the file is empty", "none.mrt: No such file", "2 of 4 files were not added"]
+        {
+            assert!(said.contains(words), "{words:?} is not in {said}");
+        }
+        folder.write("february.mrt", &sound(JANUARY + 31 * 86_400));
+        let (code, read_files, said) = read(store, &["december.mrt", "february.mrt"]);
+        assert_eq!((code, read_files.lines().count()), (Some(3), 1), "{said}");
+        assert!(
+            said.contains("december.mrt: not added: ")
+                && said.contains("already holds the table of 2012-12-01")
+        );
+        let (code, read_files, said) = read(store, &["december.mrt", "empty.mrt"]);
+        assert_eq!((code, read_files.as_str()), (Some(1), ""), "{said}");
+        assert!(said.contains("nothing was added, for the reasons above"), "{said}");
+        assert_eq!(folder.json(&["growth", store]).as_array().map(Vec::len), Some(3));
+    }
+    // The other commands that take several files do likewise.
+    for command in ["report", "growth"] {
+        let Output { status, stdout, stderr } =
+            folder.rib(&[command, "december.mrt", "empty.mrt", "january.mrt"]);
+        let said = String::from_utf8(stderr).unwrap();
+        assert_eq!((status.code(), said.lines().count()), (Some(3), 2), "{command}: {said}");
+        assert!(
+            said.contains("empty.mrt: the file is empty") && said.contains("1 of 3 files were left out"),
+            "{said}"
+        );
+        let text = String::from_utf8(stdout).unwrap();
+        assert!(text.contains("2012-12-01") && text.contains("2013-01-01"), "{command}: {text}");
     }
 }
 

@@ -198,6 +198,25 @@ fn what_cannot_be_sent_is_refused_in_one_line() {
     refused(&mut down, &["interface lo is down"]);
 }
 
+/// The sender's socket is for both families, and the kernel gives it such addresses as `::ffff:127.0.0.1`.
+#[test]
+fn a_receiver_that_comes_by_ipv4_is_shown_with_its_plain_address() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 300_000);
+    for args in [&["--json"][..], &[]] {
+        let sender = scratch.send(&[args, &[path(&file)]].concat());
+        let mut ticket = scratch.ticket();
+        let port = ticket.control[0].port();
+        ticket.control = vec![([127, 0, 0, 1], port).into()];
+        fs::write(scratch.path("ticket"), ticket.to_string()).unwrap();
+        let told = finish_well(scratch.receive("a", args));
+        assert!(!told.contains("ffff:"), "{told}");
+        let told = finish_well(sender);
+        assert!(told.contains("127.0.0.1:") && !told.contains("ffff:"), "{told}");
+        fs::remove_file(scratch.path("ticket")).unwrap();
+    }
+}
+
 #[test]
 fn a_receiver_hears_at_the_port_that_it_names() {
     const LEN: usize = 300_000;
@@ -303,8 +322,9 @@ fn no_name_leaves_the_folder() {
     let (mut stream, _) = listener.accept().unwrap();
     let welcome = Welcome { version: PROTOCOL_VERSION, block_len: 1420, receiver: 1 };
     stream.write_all(&Message::Welcome(welcome).to_packet(FileId::new(ticket.session, 0))).unwrap();
-    let escaped = scratch.path("escaped");
-    for (index, name) in ["../escaped", path(&escaped), "a/../../escaped", ".."].into_iter().enumerate() {
+    let (escaped, long) = (scratch.path("escaped"), format!("a/{}", "x".repeat(256)));
+    let names = ["../escaped", path(&escaped), "a/../../escaped", "..", &long];
+    for (index, name) in names.into_iter().enumerate() {
         let file = FileId::new(ticket.session, index as u32);
         let begin = BeginOfFile::new(TransferType::DiskToDisk, 0, name).unwrap();
         stream.write_all(&Message::BeginOfFile(begin).to_packet(file)).unwrap();
@@ -315,7 +335,7 @@ fn no_name_leaves_the_folder() {
     }
     stream.write_all(&Message::Goodbye.to_packet(FileId::new(ticket.session, 0))).unwrap();
     let text = finish_with(3, receiver);
-    assert_eq!(text.matches("nothing may leave the target folder").count(), 4, "{text}");
+    assert_eq!(text.matches("nothing may leave the target folder").count(), 5, "{text}");
     assert!(!escaped.exists());
     assert_eq!((scratch.names("a"), scratch.names("")), (vec![], vec!["a".into(), "ticket".into()]));
 }
@@ -371,6 +391,11 @@ fn what_is_noted_of_small_files_gives_way_to_them_when_the_disk_is_full() {
 /// What somebody does to a file while it is sent.
 type Damage = fn(&Path);
 
+fn grow(path: &Path) {
+    let mut file = fs::File::options().append(true).open(path).unwrap();
+    file.write_all(b"more bytes").unwrap();
+}
+
 #[test]
 fn a_file_that_shrinks_or_changes_is_withdrawn() {
     let shrink = |path: &Path| fs::File::options().write(true).open(path).unwrap().set_len(1000).unwrap();
@@ -378,7 +403,8 @@ fn a_file_that_shrinks_or_changes_is_withdrawn() {
         let mut file = fs::File::options().write(true).open(path).unwrap();
         file.write_all(b"other bytes").unwrap();
     };
-    let cases = [("became shorter", shrink as Damage), ("changed while", change)];
+    let cases =
+        [("became shorter", shrink as Damage), ("changed while", change), ("became longer", grow as Damage)];
     for (word, act) in cases {
         let scratch = Scratch::new();
         let file = scratch.file("file", 2_000_000);
@@ -395,12 +421,99 @@ fn a_file_that_shrinks_or_changes_is_withdrawn() {
     }
 }
 
+/// Both sides name a file of a folder that is another one when its turn comes, whatever its size was.
 #[test]
-fn ctrl_c_leaves_nothing_behind_and_the_sender_knows() {
+fn a_file_that_changes_between_listing_and_sending_is_named_by_both_sides() {
+    let replace = |path: &Path| {
+        let other = path.with_extension("other");
+        fs::write(&other, "x").unwrap();
+        fs::rename(other, path).unwrap();
+    };
+    let link = |path: &Path| {
+        fs::remove_file(path).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", path).unwrap();
+    };
+    let remove = |path: &Path| fs::remove_file(path).unwrap();
+    let cases = [
+        (0, "became longer", grow as Damage),
+        (1, "became longer", grow),
+        (1, "was replaced", replace),
+        (0, "was replaced", link),
+        (1, "was removed", remove),
+        (300_000, "was removed", remove),
+    ];
+    for (size, word, act) in cases {
+        for repair in ["nack", "after"] {
+            let scratch = Scratch::new();
+            let file = scratch.file("tree/file", size);
+            scratch.file("tree/other", 1000);
+            let tree = scratch.path("tree");
+            let sender = scratch.send(&["--repair", repair, path(&tree)]);
+            act(&file);
+            let told = finish_with(3, scratch.receive("a", &[]));
+            let failed = told.lines().any(|line| line.contains("tree/file: failed: ") && line.contains(word));
+            assert!(failed && told.contains("; 1 failed"), "{size} {word}: {told}");
+            let told = finish_with(3, sender);
+            assert!(told.contains(&format!("{} {word}", file.display())), "{size} {word}: {told}");
+            assert_eq!(scratch.names("a/tree"), ["other"]);
+        }
+    }
+}
+
+#[test]
+fn files_that_hold_more_than_their_size_says_and_the_senders_own_output_are_not_sent() {
+    let scratch = Scratch::new();
+    let sender = scratch.send(&["/proc/self/status"]);
+    let told = finish_with(3, scratch.receive("a", &[]));
+    assert!(told.contains("status: failed: ") && told.contains("holds more than its size says"), "{told}");
+    finish_with(3, sender);
+    let output = scratch.file("tree/send.log", 0);
+    scratch.file("tree/other", 1000);
+    let ticket = scratch.path("own-ticket");
+    let mut sender = treecast();
+    sender.args(["send", "--interface", "lo", "--ticket-file"]).args([&ticket, &scratch.path("tree")]);
+    sender.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(fs::File::create(&output).unwrap());
+    let sender = sender.spawn_guarded();
+    wait_until("the ticket is written", || ticket.exists());
+    let receiver = start(scratch.receive_command("b").arg(format!("@{}", ticket.display())));
+    let told = finish_with(3, receiver);
+    assert!(told.contains("send.log: failed: ") && told.contains("the sender's own output goes"), "{told}");
+    let told = finish_with(3, sender);
+    assert!(told.contains("the sender's own output goes"), "{told}");
+    assert_eq!(scratch.names("b/tree"), ["other"]);
+}
+
+#[test]
+fn a_part_of_a_folder_is_sent_as_rsync_would() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+    let scratch = Scratch::new();
+    for name in ["tree/keep", "tree/a.o", "tree/cache/x"] {
+        scratch.file(name, 10);
+    }
+    fs::write(scratch.path("tree").join(OsStr::from_bytes(b"caf\xe9")), "x").unwrap();
+    let (tree, content) = (scratch.arg("tree"), format!("{}/", scratch.arg("tree")));
+    let sender = scratch.send(&["--exclude", "*.o", "--exclude", "/cache/", &content]);
+    finish_well(scratch.receive("a", &[]));
+    let told = finish_with(3, sender);
+    assert!(told.contains(r"caf\xe9: its name: it is not UTF-8"), "{told}");
+    assert!(told.contains("1 file not sent ("), "{told}");
+    assert_eq!(scratch.names("a"), ["keep"]);
+    let send = |args: &[&str]| {
+        let mut command = treecast();
+        command.args(["send", "--wait-timeout", "1"]).args(args);
+        command
+    };
+    refused(&mut send(&["--strict", &tree]), &["is not UTF-8"]);
+    refused(&mut send(&["--exclude", "*", &tree]), &["everything is excluded"]);
+    refused(&mut send(&["--exclude", "[a", &tree]), &["\"[a\"", "cannot be used"]);
+}
+
+#[test]
+fn ctrl_c_with_discard_leaves_nothing_behind_and_the_sender_knows() {
     let scratch = Scratch::new();
     let file = scratch.file("file", 2_000_000);
     let sender = scratch.send(&["--rate", "4M", "--block", "1420", "--wait", "2", path(&file)]);
-    let receiver = scratch.receive("a", &["--name", "quitter"]);
+    let receiver = scratch.receive("a", &["--name", "quitter", "--discard"]);
     let other = scratch.receive("b", &[]);
     wait_until("some of it has come", || scratch.parts("a") > 0);
     receiver.signal(libc::SIGINT);
@@ -433,6 +546,28 @@ fn a_stopped_receiver_fails_alone() {
     assert_eq!(code, Some(1), "{told}");
 }
 
+/// A multiple of the time that sending takes, which is 2 s, and a time.
+#[test]
+fn receivers_that_do_not_have_everything_in_time_are_given_up() {
+    for limit in ["x3", "5s"] {
+        let scratch = Scratch::new();
+        let file = scratch.file("file", 2_000_000);
+        let args = ["--rate", "8M", "--block", "1420", "--wait", "2", "--give-up-after", limit, path(&file)];
+        let sender = scratch.send(&args);
+        let stopped = scratch.receive("a", &["--name", "sleeper", "--reconnect", "1"]);
+        let other = scratch.receive("b", &[]);
+        wait_until("some of it has come", || scratch.parts("a") > 0);
+        stopped.signal(libc::SIGSTOP);
+        finish_well(other);
+        let told = finish_with(3, sender);
+        let row = told.lines().find(|line| line.starts_with("sleeper ")).unwrap_or_else(|| panic!("{told}"));
+        assert!(row.contains("it did not have everything"), "{limit}: {row}");
+        stopped.signal(libc::SIGCONT);
+        let (code, told) = finish(stopped);
+        assert_eq!(code, Some(1), "{limit}: {told}");
+    }
+}
+
 #[test]
 fn a_feed_is_sent_line_by_line_and_its_end_ends_the_session() {
     let scratch = Scratch::new();
@@ -450,7 +585,7 @@ fn a_feed_is_sent_line_by_line_and_its_end_ends_the_session() {
     writeln!(lines, "/no/such/file\n{}", path(&second)).unwrap();
     drop(lines);
     finish_well(receiver);
-    let text = finish_well(sender);
+    let text = finish_with(3, sender);
     let done = text.lines().find(|line| line.contains(r#""event":"done""#)).unwrap();
     assert!(
         done.contains(r#""not_sent":1"#) && done.contains(r#""complete":true"#),
@@ -459,6 +594,64 @@ fn a_feed_is_sent_line_by_line_and_its_end_ends_the_session() {
     assert!(text.contains(r#""event":"not_sent""#) && text.contains("/no/such/file"), "{text}");
     assert_eq!(scratch.names("copies"), ["first", "second"]);
     assert!(fs::read(scratch.path("copies/first")).unwrap() == contents(300_000));
+}
+
+/// Exit code 0 says that everybody has everything.
+#[test]
+fn a_feed_of_which_a_file_is_not_there_names_it_at_the_end_and_does_not_end_well() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 100);
+    let ticket = scratch.path("ticket");
+    let mut command = treecast();
+    command.args(["send", "--interface", "lo", "--feed", "-", "--ticket-file"]).arg(&ticket);
+    let mut sender =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded();
+    write!(sender.stdin.take().unwrap(), "{}\n/no/such/file\n", path(&file)).unwrap();
+    wait_until("the ticket is written", || ticket.exists());
+    finish_well(scratch.receive("a", &[]));
+    let told = finish_with(3, sender);
+    let last =
+        told.lines().find(|line| line.starts_with("1 file not sent (")).unwrap_or_else(|| panic!("{told}"));
+    assert!(last.contains("/no/such/file: ") && last.contains("No such file"), "{last}");
+}
+
+/// Takes all descriptors away that a program has not open: the kernel gives out the lowest free number, and none from the limit on.
+fn leave_no_descriptor(pid: u32) {
+    let is_open = |number: &u32| fs::symlink_metadata(format!("/proc/{pid}/fd/{number}")).is_ok();
+    let limit = format!("--nofile={}", (0..).find(|number| !is_open(number)).unwrap());
+    let status = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn a_receiver_for_which_there_is_no_descriptor_is_told_of_and_counts() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 2_000_000);
+    let sender = scratch.send(&["--rate", "4M", "--block", "1420", path(&file)]);
+    let first = scratch.receive("a", &[]);
+    wait_until("some of it has come", || scratch.parts("a") > 0);
+    leave_no_descriptor(sender.id());
+    let told = finish_with(1, scratch.receive("b", &["--connect-timeout", "1"]));
+    assert!(told.contains("cannot reach the sender"), "{told}");
+    finish_well(first);
+    let told = finish_with(3, sender);
+    let words = [
+        "cannot be admitted: this process has no descriptor left",
+        "ulimit -n",
+        "could not be admitted: there was no descriptor left",
+    ];
+    assert!(words.iter().all(|word| told.contains(word)), "{told}");
+}
+
+#[test]
+fn a_receiver_that_was_waited_for_and_never_came_does_not_have_everything() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 100);
+    let args = ["--wait", "2", "--wait-timeout", "5", "--wait-at-least", "1", path(&file)];
+    let sender = scratch.send(&args);
+    finish_well(scratch.receive("a", &[]));
+    let told = finish_with(3, sender);
+    assert!(told.contains("\n1 receiver that the start waited for never came (--wait)\n"), "{told}");
 }
 
 #[test]
@@ -484,7 +677,8 @@ fn who_comes_late_to_a_feed_is_told_of_as_such() {
     wait_until("the late one is there", || has(&joined, "joined"));
     writeln!(lines, "{}", path(&second)).unwrap();
     drop(lines);
-    for child in [sender, early, late] {
+    finish_with(3, sender);
+    for child in [early, late] {
         finish_well(child);
     }
     let told = fs::read_to_string(&printed).unwrap();

@@ -115,6 +115,9 @@ fn a_receiver_that_is_put_out_is_waited_for_as_one_that_has_left() {
     }
 }
 
+/// Receivers of a sender that gives up look for the next one, which has its state, unless it keeps none.
+const NO_STATE: [&str; 2] = ["--session", "none"];
+
 #[test]
 fn a_receiver_that_is_told_to_stop_is_not_waited_for() {
     for stopped_by in [libc::SIGINT, libc::SIGTERM] {
@@ -135,7 +138,7 @@ fn a_sender_says_which_of_the_receivers_named_have_not_come() {
     let scratch = scratch();
     let named =
         ["--fanout", "auto", "--receivers", "127.0.0.1,::1,127.0.0.7,fd00::9", "--wait-timeout", "10"];
-    let sender = send(&scratch, &named);
+    let sender = send(&scratch, &[&named[..], &NO_STATE].concat());
     let receiver = receive(&scratch, "one", &[]);
     let said = finish_with(1, sender);
     let line =
@@ -150,11 +153,15 @@ fn a_sender_says_which_of_the_receivers_named_have_not_come() {
 #[test]
 fn a_sender_that_may_starts_with_whoever_is_there_when_the_time_is_over() {
     let scratch = scratch();
-    let at_least = |count: &'static str| ["--wait", "3", "--wait-at-least", count, "--wait-timeout", "6"];
+    let at_least = |count: &'static str| {
+        let waits = ["--wait", "3", "--wait-at-least", count, "--wait-timeout", "6"];
+        [&waits[..], &NO_STATE].concat()
+    };
     let sender = send(&scratch, &at_least("1"));
     finish_well(receive(&scratch, "one", &[]));
     let (code, said) = finish(sender);
-    assert!(code == Some(0) && said.contains("1 of 3 receivers came within 6 s: it starts"), "{said}");
+    assert!(code == Some(3) && said.contains("1 of 3 receivers came within 6 s: it starts"), "{said}");
+    assert!(said.contains("2 receivers that the start waited for never came"), "{said}");
 
     let sender = scratch.send_anew(&[&at_least("2")[..], &[&scratch.arg("file")]].concat());
     finish_with(1, receive(&scratch, "two", &[]));
@@ -168,7 +175,7 @@ fn a_sender_that_may_starts_with_whoever_is_there_when_the_time_is_over() {
 #[test]
 fn a_receiver_learns_that_the_others_have_not_come() {
     let scratch = scratch();
-    let sender = send(&scratch, &["--wait", "2", "--wait-timeout", "10"]);
+    let sender = send(&scratch, &[&["--wait", "2", "--wait-timeout", "10"], &NO_STATE[..]].concat());
     let said = finish_with(1, receive(&scratch, "one", &[]));
     assert!(said.contains("it waited for 2 receivers, and 1 came within 10 s"), "{said}");
     assert!(said.contains("start anew") && !said.contains("is kept"), "nobody can go on with it: {said}");

@@ -169,7 +169,7 @@ fn what_the_simulator_has_not_is_refused_by_name() {
         ),
         (
             ["workload={kind=\"conference\",rates=[\"1M\"],seconds=1}", "delivery=[{fanout=\"multicast\"}]"],
-            "no group with several senders",
+            "in a conference all members send, and multicast's group is for one sender: take unicast, mead or xcast",
         ),
         (
             [

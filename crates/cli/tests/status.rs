@@ -8,6 +8,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     os::unix::net::UnixStream,
+    path::Path,
     process::{Command, Output},
     time::{Duration, Instant},
 };
@@ -179,4 +180,107 @@ fn prometheus_is_answered_while_it_runs() {
     let said = String::from_utf8(taken.stderr).unwrap();
     assert!(said.contains(&address) && said.contains("--metrics") && said.lines().count() == 1, "{said}");
     [sender, receiver].into_iter().for_each(|child| drop(end(child)));
+}
+
+/// What `status --receivers` prints of the sender, with these arguments.
+fn receivers(host: &Host, sender: &Guarded, arguments: &str) -> String {
+    let pid = sender.id().to_string();
+    let all = ["status", "--receivers", &pid].into_iter().chain(arguments.split_whitespace());
+    let output = host.command(&all.collect::<Vec<_>>()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The receivers of the sender when this is so of what is told of them.
+fn receivers_when(host: &Host, sender: &Guarded, is_so: impl Fn(&Value) -> bool) -> Value {
+    let start = Instant::now();
+    loop {
+        let told: Value = serde_json::from_str(&receivers(host, sender, "--json")).unwrap();
+        let session = &told["sessions"][0];
+        if is_so(session) {
+            return session.clone();
+        }
+        assert!(start.elapsed() < Duration::from_secs(120), "{session}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The first word of each row of a table, without its heading.
+fn names(text: &str) -> Vec<&str> {
+    let firsts = text.lines().filter_map(|line| line.split(' ').next());
+    firsts.filter(|name| name.starts_with("lab")).collect()
+}
+
+#[test]
+fn the_receivers_of_a_sender_are_listed_sorted_and_chosen() {
+    const RECEIVERS: usize = 12;
+    let host = Host::new();
+    let report = host.path("report.csv");
+    let (sender, ticket) =
+        host.send(&["--wait", &RECEIVERS.to_string(), "--linger", "600", "--report", &report]);
+    let start = |number: usize| host.receive(&format!("lab{number}"), &ticket);
+    let mut children: Vec<_> = (1..RECEIVERS).map(start).collect();
+    receivers_when(&host, &sender, |told| told["receivers_waiting"] == RECEIVERS - 1);
+    let text = receivers(&host, &sender, "--sort name");
+    assert!(text.contains(" 11 receivers: 11 waiting\n"), "{text}");
+    assert_eq!(names(&text)[..2], ["lab1", "lab2"]);
+    children.push(start(RECEIVERS));
+    host.wait_for(&[&sender], "progress", |found| found.iter().any(is_running));
+    end(children.remove(2));
+    let told = receivers_when(&host, &sender, |told| told["receivers_gone"] == 1);
+    assert_eq!(told["receivers"][0]["receiver"], "lab3", "the worst is the first: {told}");
+
+    let text = receivers(&host, &sender, "");
+    assert!(text.contains(" 12 receivers: 1 gone, ") && names(&text)[0] == "lab3", "{text}");
+    let text = receivers(&host, &sender, "--sort -name --rows 4");
+    assert_eq!(names(&text), ["lab12", "lab11", "lab10", "lab9"]);
+    assert!(text.ends_with("not shown: 8 more (--rows all)\n"), "{text}");
+    assert_eq!(
+        names(&receivers(&host, &sender, "--name lab1 --sort name")),
+        ["lab1", "lab10", "lab11", "lab12"]
+    );
+    assert_eq!(names(&receivers(&host, &sender, "--only gone,failed")), ["lab3"]);
+    let csv = receivers(&host, &sender, "--csv --sort name --reverse");
+    let rows: Vec<_> = csv.split_terminator("\r\n").map(|row| row.split(',').collect::<Vec<_>>()).collect();
+    assert_eq!((rows.len(), rows[0][1], rows[1][1], rows[12][1]), (13, "receiver", "lab12", "lab1"));
+    assert_eq!((rows[10][1], rows[10][2]), ("lab3", "gone"));
+    let nobody = host.command(&["status", "--receivers", "no-such-session"]).output().unwrap();
+    let said = String::from_utf8(nobody.stderr).unwrap();
+    assert!(said.contains("no sender has the session") && said.lines().count() == 1, "{said}");
+
+    receivers_when(&host, &sender, |told| told["receivers_done"] == RECEIVERS - 1);
+    let stopped = Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap();
+    assert!(stopped.success());
+    let output = sender.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("11 receivers have everything: half of them after "), "{said}");
+    let report = fs::read_to_string(report).unwrap();
+    let rows: Vec<_> = report.split_terminator("\r\n").collect();
+    assert_eq!(rows.len(), 1 + RECEIVERS, "{report}");
+    assert!(rows[1].contains(",lab3,gone,0.0,") && rows[1].contains("the receiver left: "), "{report}");
+    assert!(rows[2..].iter().all(|row| row.contains(",done,1.0,2500000,2500000,")), "{report}");
+    children.into_iter().for_each(|child| drop(end(child)));
+}
+
+#[test]
+fn options_of_a_list_need_a_list_and_a_report_a_place() {
+    let host = Host::new();
+    for wrong in [
+        &["status", "--sort", "name"][..],
+        &["status", "--csv"],
+        &["status", "--receivers", "--csv", "--json"],
+        &["status", "--receivers", "--sort", "size"],
+        &["status", "--receivers", "--start"],
+        &["send", "--report", "/no/such/folder/report.csv", &host.path("file")],
+        &["send", "--report", &host.path(""), &host.path("file")],
+        &["send", "--report", &host.path("file"), &host.path("file")],
+        &["send", "--report", &host.path("report"), &host.path("")],
+        &["feed", "--report", &host.path("report"), &host.path("")],
+        &["send", "--repair", "carousel", "--report", &host.path("report"), &host.path("file")],
+    ] {
+        let output = host.command(wrong).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() != Some(0) && said.lines().count() == 1, "{wrong:?}: {said}");
+        assert!(!Path::new(&host.path("report")).exists(), "{wrong:?}");
+    }
 }

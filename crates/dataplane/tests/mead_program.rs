@@ -1,6 +1,6 @@
 //! The eBPF program against golden packets and the reference models of MEADcast and Xcast. Needs root.
 //!
-//! `TREECAST_MEAD_PACKETS=10000000` checks as many random packets as issue and design ask for, `TREECAST_MEAD_SEED` others.
+//! `TREECAST_MEAD_PACKETS=10000000` checks ten million random packets, and `TREECAST_MEAD_SEED` others.
 
 #[path = "../../proto/tests/mead_router/packets.rs"]
 mod packets;

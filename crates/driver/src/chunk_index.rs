@@ -12,13 +12,13 @@ use fastcdc::v2020::FastCDC;
 use treecast_wire::chunk_index::{self as format, LARGEST_AVERAGE, LEAST_AVERAGE, MANY_CHUNKS, SPREAD};
 
 /// The smallest object, in bytes, that has an index. A smaller one is sent whole.
-const LEAST_SIZE: u64 = 256 * 1024;
+pub(crate) const LEAST_INDEXED: u64 = 256 * 1024;
 
 /// The average length of chunks of an object of `size` bytes. `None` if it has no index.
 fn average(size: u64) -> Option<u32> {
     // Half of the smallest average would double the index, and save as much.
     let average = size.div_ceil(MANY_CHUNKS).next_power_of_two().max(LEAST_AVERAGE.into());
-    (size >= LEAST_SIZE && average <= LARGEST_AVERAGE.into()).then_some(average as u32)
+    (size >= LEAST_INDEXED && average <= LARGEST_AVERAGE.into()).then_some(average as u32)
 }
 
 /// Cuts bytes that come in order into chunks.
@@ -125,9 +125,10 @@ impl Chunk {
 }
 
 impl ChunkIndex {
-    /// Reads an index. `None` if it is none, or does not add up.
+    /// Reads an index. `None` if it is none, does not add up, or cuts the object in another way than [`IndexWriter`] does.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let index = format::ChunkIndex::parse(bytes).ok()?;
+        let index =
+            format::ChunkIndex::parse(bytes).ok().filter(|it| average(it.size) == Some(it.average))?;
         let mut start = 0;
         let place = |format::Chunk { len, hash }| {
             let chunk = Chunk { start, len, hash };
@@ -153,6 +154,11 @@ impl ChunkIndex {
     /// The memory that it takes, in bytes.
     pub fn memory(&self) -> usize {
         self.chunks.len() * (size_of::<Chunk>() + size_of::<u32>())
+    }
+
+    /// Whether a chunk of `len` bytes is so short that only the end of an object can be one.
+    pub fn is_short(&self, len: usize) -> bool {
+        len < self.average as usize / SPREAD
     }
 
     /// What cuts another version as this object was cut.
@@ -238,8 +244,8 @@ mod tests {
 
     #[test]
     fn small_and_huge_objects_have_no_index_and_others_a_bounded_one() {
-        assert!(average(LEAST_SIZE - 1).is_none() && average((1 << 40) + 1).is_none());
-        for size in [LEAST_SIZE, 1 << 30, (4 << 30) + 1, 1 << 40] {
+        assert!(average(LEAST_INDEXED - 1).is_none() && average((1 << 40) + 1).is_none());
+        for size in [LEAST_INDEXED, 1 << 30, (4 << 30) + 1, 1 << 40] {
             let average = u64::from(average(size).unwrap());
             let most = size.div_ceil(average / SPREAD as u64);
             assert!(HEAD_LEN as u64 + most * ENTRY_LEN as u64 <= MAX_INDEX_LEN, "{size}");
@@ -259,9 +265,12 @@ mod tests {
             bad[at] ^= byte;
             assert!(ChunkIndex::parse(&bad).is_none(), "byte {at}");
         }
-        let mut empty = good[..HEAD_LEN].to_vec();
-        empty[12..].fill(0);
-        assert!(ChunkIndex::parse(&empty).is_some_and(|index| index.len() == 0));
+        let mut small = format::head(LEAST_AVERAGE, 40).to_vec();
+        small.extend_from_slice(&format::Chunk { len: 40, hash: [0; 32] }.to_bytes());
+        assert!(format::ChunkIndex::parse(&small).is_ok() && ChunkIndex::parse(&small).is_none());
+        let mut coarse = good.clone();
+        coarse[8..12].copy_from_slice(&(2 * LEAST_AVERAGE).to_be_bytes());
+        assert!(ChunkIndex::parse(&coarse).is_none(), "another average than the object's size asks for");
         let mut long = good;
         long.resize(MAX_INDEX_LEN as usize + ENTRY_LEN, 0);
         assert!(ChunkIndex::parse(&long).is_none());

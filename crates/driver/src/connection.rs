@@ -5,7 +5,7 @@ mod secure;
 
 use std::{
     io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{IpAddr, SocketAddr, TcpStream},
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -24,7 +24,7 @@ use crate::security::{
 };
 use pulse::Pulse;
 use secure::Secure;
-use treecast_host::option;
+use treecast_host::{option, stream::Quiet};
 
 /// Time within which each end of a connection says something, if only that it lives. A receiver does so while an object is
 /// under way, and its sender at any time.
@@ -41,6 +41,9 @@ const TLS_ALERT: [u8; 2] = [21, 3];
 /// 20 % loss each way would end one idle connection in 20, that of a receiver that only waits for the others:
 /// a probe gets no answer with probability 0.36, and three were enough.
 const LOST_AFTER: Duration = Duration::from_secs(120);
+
+/// The longest segment of a control connection, in bytes: what an IPv6 packet of 1,500 bytes has room for.
+const MAX_SEGMENT_BYTES: u32 = 1_440;
 
 /// How often an idle connection is probed.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
@@ -93,6 +96,15 @@ impl From<io::Error> for ConnectionError {
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::CutOff,
             _ => Self::Broken(error),
         }
+    }
+}
+
+/// The address as it is told to people: a socket for both families shows IPv4 addresses inside IPv6 ones (RFC 4291, section
+/// 2.5.5.2). The scope of a link-local address stays.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
+        IpAddr::V6(_) => address,
     }
 }
 
@@ -157,7 +169,7 @@ impl Connection {
         socket.set_tcp_keepalive(&keepalive)?;
         socket.set_tcp_user_timeout(Some(LOST_AFTER))?;
         bound_retransmission_timeout(&stream);
-        let peer = stream.peer_addr()?;
+        let peer = canonical(stream.peer_addr()?);
         let (input, output, pulse) = (Vec::new(), Vec::new(), Pulse::default());
         Ok(Self { stream, secure: None, peer, max_payload, input, parsed: 0, output, written: 0, pulse })
     }
@@ -182,6 +194,7 @@ impl Connection {
         self.stream.local_addr().ok()
     }
 
+    /// The address of the other end. An IPv4 address is one, whatever socket has taken the connection.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
@@ -286,7 +299,7 @@ impl Connection {
             let bytes = &self.output[self.written..];
             let result = match &mut self.secure {
                 Some(secure) => secure.write(&mut self.stream, bytes),
-                None => self.stream.write(bytes),
+                None => Quiet(&self.stream).write(bytes),
             };
             match result {
                 Ok(count) => self.written += count,
@@ -344,6 +357,13 @@ impl AsFd for Connection {
 /// Returns false on kernels that have no such option, and keep their own times.
 pub(crate) fn hurry_answers(listener: &impl AsFd) -> bool {
     set_time(listener, TCP_RTO_MIN_US, RETRANSMISSION_TIMEOUT_MIN)
+}
+
+/// Bounds the length of a connection's packets before it is opened: they fit into an Ethernet frame, whatever this host's MTU is.
+/// A bridge or switch that drops longer packets tells nobody, and TCP would repeat them until the connection breaks. Errors are
+/// ignored, because the kernel's own length mostly does.
+pub(crate) fn bound_packets(socket: &socket2::Socket) {
+    _ = socket.set_tcp_mss(MAX_SEGMENT_BYTES);
 }
 
 /// Sets one of TCP's times, if the kernel has this option.

@@ -15,6 +15,9 @@ const SILENT_AFTER: Duration = KEEPALIVE.saturating_add(Duration::from_secs(1));
 /// The share of the time from which a disk counts as slow.
 const DISK_SHARE: f64 = 0.2;
 
+/// The share of the time from which a disk counts as one that takes nothing.
+const FULL_SHARE: f64 = 0.9;
+
 /// The share of what came again from which loss is named.
 const LOSS_SHARE: f64 = 0.01;
 
@@ -30,6 +33,8 @@ pub enum Hindrance {
     Disk(f64),
     /// The kernel drops this many packets a second, because the receive buffer is full.
     Buffer(f64),
+    /// No UDP packet of the session has come, so everything comes over the receiver's connection.
+    Unheard,
     /// Retransmissions wait until the receiver's connection takes more.
     Connection,
     /// This share of the recent bytes had to be sent again.
@@ -70,6 +75,8 @@ pub(crate) struct Symptoms {
     pub silent: Duration,
     /// Whether only its report that it is done is missing.
     pub has_all: bool,
+    /// Whether it gets everything over its connection, because no UDP packet reaches it.
+    pub hears_nothing: bool,
     /// Whether a retransmission that it asked for waits for its connection.
     pub waits_for_connection: bool,
     /// Whether it gets what was sent before it came, which is no loss.
@@ -87,9 +94,10 @@ pub(crate) fn judge(symptoms: &Symptoms) -> Hindrance {
     let disk = symptoms.disk_wait_ms_a_second / 1000.0;
     match symptoms {
         _ if symptoms.silent >= SILENT_AFTER => Hindrance::Silent(symptoms.silent.as_secs_f64()),
-        _ if symptoms.has_all => Hindrance::Checking,
         _ if disk >= DISK_SHARE => Hindrance::Disk(disk.min(1.0)),
+        _ if symptoms.has_all => Hindrance::Checking,
         _ if symptoms.dropped_packets_a_second >= 1.0 => Hindrance::Buffer(symptoms.dropped_packets_a_second),
+        _ if symptoms.hears_nothing => Hindrance::Unheard,
         _ if symptoms.waits_for_connection => Hindrance::Connection,
         // What is sent to it again was not lost.
         _ if symptoms.catches_up => Hindrance::CatchingUp,
@@ -100,10 +108,11 @@ pub(crate) fn judge(symptoms: &Symptoms) -> Hindrance {
 
 impl Hindrance {
     /// All of them, with a word for programs each.
-    const WORDS: [(Self, &str); 11] = [
+    const WORDS: [(Self, &str); 12] = [
         (Self::Silent(0.0), "silent"),
         (Self::Disk(0.0), "disk"),
         (Self::Buffer(0.0), "buffer"),
+        (Self::Unheard, "unheard"),
         (Self::Connection, "connection"),
         (Self::Loss(0.0), "loss"),
         (Self::CatchingUp, "catching_up"),
@@ -140,8 +149,13 @@ impl fmt::Display for Hindrance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Silent(seconds) => write!(f, "silent for {seconds:.0} s"),
+            // A receiver without room counts all of the time.
+            Self::Disk(share) if *share > FULL_SHARE => {
+                write!(f, "its disk takes nothing: full, or very slow")
+            }
             Self::Disk(share) => write!(f, "slow disk ({:.0} % of the time)", share * 100.0),
             Self::Buffer(packets) => write!(f, "too slow: its kernel drops {packets:.0} packets/s"),
+            Self::Unheard => write!(f, "hears no UDP packets: all comes over TCP"),
             Self::Connection => write!(f, "slow connection"),
             Self::Loss(share) => write!(f, "loses packets: {:.0} % is sent again", share * 100.0),
             Self::CatchingUp => write!(f, "it came late and catches up"),
@@ -168,11 +182,15 @@ mod tests {
         assert_eq!(judge(&symptoms), Hindrance::CatchingUp, "what it missed is sent again, and was not lost");
         symptoms.waits_for_connection = true;
         assert_eq!(judge(&symptoms), Hindrance::Connection);
+        symptoms.hears_nothing = true;
+        assert_eq!(judge(&symptoms), Hindrance::Unheard, "a connection is always slower than the group");
         symptoms.dropped_packets_a_second = 30.0;
         assert_eq!(judge(&symptoms), Hindrance::Buffer(30.0));
         symptoms.disk_wait_ms_a_second = 600.0;
         assert_eq!(judge(&symptoms), Hindrance::Disk(0.6));
         symptoms.has_all = true;
+        assert_eq!(judge(&symptoms), Hindrance::Disk(0.6), "its disk may be full: nothing is verified");
+        symptoms.disk_wait_ms_a_second = 0.0;
         assert_eq!(judge(&symptoms), Hindrance::Checking);
         symptoms.silent = KEEPALIVE;
         assert_eq!(judge(&symptoms), Hindrance::Checking, "it may speak yet");

@@ -24,6 +24,8 @@ pub mod local;
 pub mod metrics;
 mod name_filter;
 mod pacer;
+#[doc(hidden)]
+pub mod parsers;
 pub mod pipe;
 pub mod receive;
 pub mod remedies;

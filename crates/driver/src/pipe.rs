@@ -7,17 +7,18 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
     fs,
     io::{self, Read},
     os::fd::AsFd,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use treecast_host::{poller::is_readable_within, temporary::TemporaryFolder};
+use treecast_host::{poller::is_readable_within, root::write_new, temporary::TemporaryFolder};
 
-use crate::files::{NamedSource, Source};
+use crate::files::{self, NamedSource, Source};
 
 /// The length of a piece in bytes. The last piece is shorter, and so are pieces whose bytes come slowly.
 const PIECE_LEN: usize = 1 << 20;
@@ -63,16 +64,34 @@ pub fn is_spooled(name: &str) -> bool {
     piece_number(name).is_some_and(|number| spooled_name(number) == name)
 }
 
-/// Makes a folder for the pieces of a stream, in `parent`.
-///
-/// # Errors
-/// If that is impossible, in words.
-pub(crate) fn spool(parent: &Path) -> io::Result<TemporaryFolder> {
-    let made = fs::create_dir_all(parent).and_then(|()| TemporaryFolder::new(parent, "treecast-stream-"));
-    made.map_err(|error| {
-        let line = format!("cannot make a folder for standard input in {}: {error}", parent.display());
-        io::Error::new(error.kind(), line)
-    })
+/// A folder where all pieces of a stream are kept. Clones are the same folder. It is removed with the last of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Spool(Arc<TemporaryFolder>);
+
+impl Spool {
+    /// Makes a folder in `parent`.
+    ///
+    /// # Errors
+    /// If that is impossible, in words.
+    pub fn new(parent: &Path) -> io::Result<Self> {
+        let made = fs::create_dir_all(parent).and_then(|()| TemporaryFolder::new(parent, "treecast-stream-"));
+        made.map(|made| Self(Arc::new(made))).map_err(|error| {
+            let line = format!("cannot make a folder for standard input in {}: {error}", parent.display());
+            io::Error::new(error.kind(), line)
+        })
+    }
+
+    /// Writes the piece with this number into a file.
+    fn keep(&self, number: u64, bytes: &[u8]) -> io::Result<Source> {
+        let name = number.to_string();
+        let place = files::Place::below(self.0.root(), self.0.path(), Path::new(&name));
+        let path = place.path().to_owned();
+        let kept = write_new(self.0.root().descriptor(), OsStr::new(&name), bytes, 0o600);
+        let kept = kept.and_then(|file| Source::of_file(place, &file).map_err(io::Error::other));
+        kept.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot keep it in {}: {error}", path.display()))
+        })
+    }
 }
 
 /// Cuts a stream into pieces.
@@ -81,7 +100,7 @@ pub(crate) struct Cutter<R> {
     input: R,
     room: Room,
     /// The folder for all pieces. `None`: they are in memory, and only while somebody lacks them.
-    spool: Option<PathBuf>,
+    spool: Option<Spool>,
     /// The number of the next piece.
     number: u64,
     has_ended: bool,
@@ -89,7 +108,7 @@ pub(crate) struct Cutter<R> {
 
 impl<R: Read + AsFd> Cutter<R> {
     /// All pieces are kept as files of the folder `spool`, if there is one.
-    pub fn new(input: R, spool: Option<PathBuf>) -> Self {
+    pub fn new(input: R, spool: Option<Spool>) -> Self {
         Self { input, room: Room::default(), spool, number: 0, has_ended: false }
     }
 
@@ -111,7 +130,7 @@ impl<R: Read + AsFd> Cutter<R> {
             (true, _) => (END_NAME.to_owned(), number.to_string().into_bytes()),
             (false, None) => (piece_name(number), bytes),
             (false, Some(spool)) => {
-                let source = keep(&spool.join(number.to_string()), &bytes)?;
+                let source = spool.keep(number, &bytes)?;
                 return Ok(Some(NamedSource { name: spooled_name(number), source }));
             }
         };
@@ -146,14 +165,6 @@ impl<R: Read + AsFd> Cutter<R> {
         bytes.shrink_to_fit();
         Ok(bytes)
     }
-}
-
-/// Writes a piece into a file.
-fn keep(path: &Path, bytes: &[u8]) -> io::Result<Source> {
-    let kept = fs::write(path, bytes).and_then(|()| Source::new(path).map_err(io::Error::other));
-    kept.map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot keep it in {}: {error}", path.display()))
-    })
 }
 
 /// The bytes of a piece. When the last copy is dropped, there is room for another piece.

@@ -1,6 +1,8 @@
 //! Phrases in messages that an option of the program remedies. This crate knows no options: the program looks
 //! for the phrase in a message, and adds the option's name.
 
+use treecast_host::interface::Choice;
+
 /// An object's name begins with a dot.
 pub const HIDDEN: &str = "hidden names are not allowed";
 
@@ -22,6 +24,9 @@ pub const PER_ADDRESS: &str = "there already from its address";
 /// A receiver has heard nothing for as long as it waits.
 pub const SILENT: &str = "nothing has come from the sender for";
 
+/// The group is of a family that a receiver lacks.
+pub const OTHER_FAMILY: &str = "or have the session sent to a group of";
+
 /// The interface that was chosen does not do.
 pub const OTHER_INTERFACE: &str = "or name another interface";
 
@@ -36,3 +41,15 @@ pub const ROUTER_KEY: &str = "give them this one";
 
 /// More comes into a folder than is sent.
 pub const SPOOL_FULL: &str = "the feed comes faster than it is sent";
+
+/// The line for an interface that was taken although others would do as well, towards these hosts. `None` where there was no choice.
+pub(crate) fn by_chance(choice: &Choice, hosts: &str) -> Option<String> {
+    let names: Vec<_> = choice.others.iter().map(|other| other.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "no route says which interface leads to {hosts}: {} was taken, and {} would do as well; keep it, {OTHER_INTERFACE}",
+            choice.interface.name,
+            names.join(", ")
+        )
+    })
+}

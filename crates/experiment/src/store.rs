@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use treecast_host::{folder, mount};
+use treecast_host::{folder, memory, mount};
 
 use super::Error;
 
@@ -75,21 +75,12 @@ impl Drop for Store {
 /// Returns how many bytes of files fit: into memory, or into the file system of `folder`.
 pub fn capacity_bytes(folder: Option<&Path>) -> io::Result<u64> {
     match folder {
-        None => Ok(available_memory_bytes()?.saturating_sub(RESERVE_BYTES + MARGIN_BYTES)),
+        None => Ok(memory::available_bytes()?.saturating_sub(RESERVE_BYTES + MARGIN_BYTES)),
         Some(folder) => {
             let free_bytes = folder::free_bytes(File::open(folder)?).unwrap_or(u64::MAX);
             Ok(free_bytes.saturating_sub(MARGIN_BYTES))
         }
     }
-}
-
-fn available_memory_bytes() -> io::Result<u64> {
-    let text = fs::read_to_string("/proc/meminfo")?;
-    let kilobytes = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))
-        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    kilobytes.map(|k| k * 1024).ok_or_else(|| io::Error::other("/proc/meminfo has no MemAvailable"))
 }
 
 #[cfg(test)]

@@ -8,6 +8,9 @@
 //! [SIGNATURE] SIZE CREATED FEED SEQUENCE IDENTIFIER
 //! ```
 //!
+//! The log's level of such a line is INFO. A line of another level that begins with a number is a product only if it is one
+//! throughout, because programs such as `pqmon` write figures of their own into the same log.
+//!
 //! A line that names who feeds whom, as an upstream `ldmd` writes it:
 //!
 //! ```text
@@ -102,6 +105,8 @@ struct Prefix<'a> {
     host: Option<&'a str>,
     /// The program, which an `ldmd` calls by the host at the other end.
     program: Option<&'a str>,
+    /// Whether the level is another one than INFO.
+    is_notice: bool,
 }
 
 /// The words of a line that are still to read.
@@ -138,7 +143,10 @@ pub fn parse(line: &str) -> Result<Line<'_>, LineError> {
     let prefix = prefix(&mut words)?;
     let first = words.peek();
     if first.starts_with(|letter: char| letter.is_ascii_digit() || letter == '-') || is_signature(first) {
-        return product(&prefix, words).map(Line::Product);
+        return match product(&prefix, words) {
+            Err(_) if prefix.is_notice => Ok(Line::Other),
+            product => product.map(Line::Product),
+        };
     }
     if first == "topo:" {
         words.take();
@@ -189,16 +197,21 @@ fn prefix<'a>(words: &mut Words<'a>) -> Result<Prefix<'a>, LineError> {
     let end = program.find(['[', '(']);
     let end = end.ok_or_else(|| wrong("the program", program, "a name and a process, like pqact[123]"))?;
     prefix.program = Some(name("the program", &program[..end])?);
-    while is_level(words.peek()) {
+    while let Some(level) = level(words.peek()) {
+        prefix.is_notice |= !level.is_empty() && level != "INFO";
         words.take();
     }
     Ok(prefix)
 }
 
-/// Whether a word is a level of the log or the place in LDM's source that newer versions write before it.
-fn is_level(word: &str) -> bool {
+/// The level of the log that a word is. It is empty if the word is the place in LDM's source that newer versions write before the level.
+fn level(word: &str) -> Option<&str> {
     let word = word.trim_end_matches(':');
-    matches!(word, "INFO" | "NOTE" | "WARN" | "ERROR" | "DEBUG" | "FATAL") || word.contains(".c:")
+    match word {
+        "INFO" | "NOTE" | "WARN" | "ERROR" | "DEBUG" | "FATAL" => Some(word),
+        place if place.contains(".c:") => Some(""),
+        _ => None,
+    }
 }
 
 fn is_signature(word: &str) -> bool {
@@ -355,6 +368,8 @@ mod tests {
         let notifyme = format!("Oct 13 00:00:02 notifyme[5] INFO: {signed}");
         assert_eq!(product_of(&notifyme), Product { host: None, upstream: None, ..found });
         assert_eq!(product_of(&signed), Product { host: None, upstream: None, ..found });
+        let notice = ldmd.replace("INFO", "NOTE");
+        assert_eq!(product_of(&notice), found, "a product is one at any level");
         let new = format!("20101013T000001.000250Z pqact[5] pqact.c:main:42 INFO  {tail}");
         assert_eq!(product_of(&new).at_us, AT + 250);
     }
@@ -364,7 +379,15 @@ mod tests {
         let line = "Oct 13 00:00:00 idd.example.edu leaf.example.org(feed)[9] NOTE: topo: leaf.example.org {{CONDUIT, (.*)}}";
         let link = Link { upstream: "idd.example.edu", downstream: "leaf.example.org", feed: "CONDUIT" };
         assert_eq!(parse(line), Ok(Line::Link(link)));
-        for other in ["", "# a remark", "Oct 13 00:00:00 host ldmd[1] NOTE: Starting Up"] {
+        for other in [
+            "",
+            "# a remark",
+            "Oct 13 00:00:00 host ldmd[1] NOTE: Starting Up",
+            "Oct 13 00:01:00 host pqmon[812] NOTE:   53218     1  70781   499999456    124000      2     5824    1032 41600",
+            "Oct 13 00:01:00 host pqmon[812] NOTE: nprods nfree  nempty      nbytes  maxprods  maxfree  minempty    maxext  age",
+            "20251013T000100.123456Z pqmon[812] pqmon.c:main:401 NOTE  53218 1 70781 499999456 124000 2 5824 1032 41600",
+            "Oct 13 00:01:00 host pqact[5] ERROR: 12 pipes are broken",
+        ] {
             assert_eq!(parse(other), Ok(Line::Other), "{other}");
         }
         assert_eq!(parse("# scales: time=60 size=1000"), Ok(Line::Scale(Scale { time: 60, size: 1000 })));

@@ -8,7 +8,7 @@ use std::{
         fd::{AsFd, AsRawFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::Path,
+    path::{Component, Path},
 };
 
 use rustix::{
@@ -56,6 +56,11 @@ impl Status {
         self.kind.is_file()
     }
 
+    /// The permission bits, with those for set-user-ID, set-group-ID and sticky.
+    pub fn mode(&self) -> u16 {
+        self.mode & 0o7777
+    }
+
     /// Whether the file belongs to this user.
     pub fn is_ours(&self) -> bool {
         self.owner == user::effective()
@@ -65,6 +70,11 @@ impl Status {
     /// `forbidden`. Somebody else may have put any other file there.
     pub fn is_own_file(&self, forbidden: u16) -> bool {
         self.is_file() && self.is_ours() && self.names == 1 && self.mode & forbidden == 0
+    }
+
+    /// The permissions, with the bits for setuid, setgid and sticky.
+    pub fn permissions(&self) -> u16 {
+        self.mode & 0o7777
     }
 
     pub fn is_link(&self) -> bool {
@@ -103,15 +113,45 @@ pub fn give_name(file: impl AsFd, folder: &OwnedFd, name: &CStr) -> io::Result<(
     Ok(fs::linkat(fs::CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)?)
 }
 
-/// Opens the folder at `path` below another folder, in one step. No concurrent renaming can lead outside. The
-/// error has the kind `Unsupported` if the kernel is older than 5.6, or a sandbox forbids the call.
-pub fn open_folder_beneath(folder: &OwnedFd, path: &CStr) -> io::Result<OwnedFd> {
+/// Opens what is at `path` below a folder, with the flags of open(2). An empty path is the folder itself. No link on the
+/// way is followed, and no concurrent renaming leads outside.
+///
+/// # Errors
+/// `InvalidInput` if the path holds anything but names; else the error of the kernel.
+pub fn open_beneath(folder: &OwnedFd, path: &Path, flags: i32) -> io::Result<OwnedFd> {
+    let is_name = |component| matches!(component, Component::Normal(_));
+    if !path.components().all(is_name) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    if path.as_os_str().is_empty() {
+        return open_at(folder, c".", flags, 0);
+    }
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let flags = OFlags::from_bits_retain(OPEN_FOLDER as u32);
-    fs::openat2(folder, path, flags, Mode::empty(), resolve).map_err(|error| match error {
-        Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::INVAL => io::ErrorKind::Unsupported.into(),
-        error => error.into(),
-    })
+    let opened =
+        fs::openat2(folder, c_string(path)?, OFlags::from_bits_retain(flags as u32), Mode::empty(), resolve);
+    match opened {
+        // The kernel is older than 5.6, a sandbox forbids the call, something is renamed meanwhile, or the path has 4,096 bytes:
+        // the kernel takes one byte less at once.
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::INVAL | Errno::NAMETOOLONG) => {
+            open_stepwise(folder, path, flags)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+/// Like [`open_beneath`], one component after the other.
+fn open_stepwise(folder: &OwnedFd, path: &Path, flags: i32) -> io::Result<OwnedFd> {
+    let mut folder = folder.try_clone()?;
+    let mut components = path.components().peekable();
+    while let Some(component) = components.next() {
+        let name = c_string(component)?;
+        if components.peek().is_none() {
+            return open_at(&folder, &name, flags, 0);
+        }
+        folder = open_at(&folder, &name, libc::O_PATH | OPEN_FOLDER, 0)?;
+    }
+    Err(io::ErrorKind::InvalidInput.into())
 }
 
 /// Creates a folder. Returns false if the name exists.
@@ -176,13 +216,11 @@ pub fn status_at(folder: impl AsFd, name: &CStr) -> io::Result<Status> {
 /// If it is refused, and the error of the kernel.
 pub fn set_owner_beneath(
     folder: &OwnedFd,
-    path: &CStr,
+    path: &Path,
     user: Option<u32>,
     group: Option<u32>,
 ) -> io::Result<()> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = fs::openat2(folder, path, flags, Mode::empty(), resolve)?;
+    let file = open_beneath(folder, path, libc::O_PATH)?;
     let status = status_at(&file, c"")?;
     if user == Some(status.owner) && !status.is_ours() {
         return Ok(());
@@ -202,6 +240,20 @@ pub fn set_owner_beneath(
 /// The error of the kernel: something may not be on the disk then.
 pub fn sync_file_system(at: impl AsFd) -> io::Result<()> {
     Ok(fs::syncfs(at)?)
+}
+
+/// Labels a file: sets an extended attribute of it, which stays with the file until it is written anew under its name.
+///
+/// # Errors
+/// If the file system has no such attributes, and the error of the kernel.
+pub fn label(file: impl AsFd, name: &CStr, value: &[u8]) -> io::Result<()> {
+    Ok(fs::fsetxattr(file, name, value, fs::XattrFlags::empty())?)
+}
+
+/// Whether a file has a label with this value.
+pub fn is_labelled(file: impl AsFd, name: &CStr, value: &[u8]) -> bool {
+    let mut there = vec![0; value.len() + 1];
+    fs::fgetxattr(file, name, &mut there[..]).is_ok_and(|len| there[..len] == *value)
 }
 
 /// Sets a file's permissions.
@@ -272,11 +324,10 @@ pub fn send_file(to: impl AsFd, file: impl AsFd, offset: &mut u64, len: usize) -
 /// The command of fcntl that chooses the signal of a lease (Linux' asm-generic/fcntl.h).
 const F_SETSIG: i32 = 10;
 
-/// Whether a program has the file at `path` open for writing. `None` if the kernel does not tell: the file is another
-/// user's, cannot be read, or is on a file system without leases.
-pub fn has_writer(path: &Path) -> Option<bool> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = fs::open(path, flags, Mode::empty()).ok()?;
+/// Whether another descriptor has a file, which is open for reading only, open for writing. `None` if the kernel does
+/// not tell: the file is another user's, or is on a file system without leases.
+pub fn has_writer(file: &impl AsFd) -> Option<bool> {
+    let file = file.as_fd();
     // SAFETY: these commands of fcntl take a number.
     let control =
         |command, number: i32| crate::checked(unsafe { libc::fcntl(file.as_raw_fd(), command, number) });
@@ -316,18 +367,81 @@ pub fn lock(file: &impl AsFd) -> Lock {
     }
 }
 
+/// Unlocks a file, for all descriptors that share the lock.
+pub fn unlock(file: &impl AsFd) {
+    // Closing the descriptors would do it, too.
+    _ = fs::flock(file, FlockOperation::Unlock);
+}
+
+/// Lets programs that this process starts from now on inherit a descriptor, and with it the lock on its file.
+///
+/// # Errors
+/// The error of the kernel.
+pub fn let_inherit(file: &impl AsFd) -> io::Result<()> {
+    Ok(rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::temporary::TemporaryFolder;
 
     #[test]
     fn a_file_has_a_writer_until_it_is_closed() {
         let path = std::env::temp_dir().join(format!("treecast-writer-{}", std::process::id()));
-        let file = std::fs::File::create(&path).unwrap();
-        assert_eq!(has_writer(&path), Some(true));
-        drop(file);
-        assert_eq!(has_writer(&path), Some(false));
+        let writer = std::fs::File::create(&path).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        assert_eq!(has_writer(&file), Some(true));
+        drop(writer);
+        assert_eq!(has_writer(&file), Some(false));
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(has_writer(&path), None);
+        let (_reading, writing) = io::pipe().unwrap();
+        assert_eq!(has_writer(&writing), None, "a pipe has no leases");
+    }
+
+    /// The kernel takes a path of 4,095 bytes at once.
+    #[test]
+    fn a_path_of_4096_bytes_is_opened_below_a_folder_and_a_name_of_256_is_not() {
+        let place = TemporaryFolder::new(&std::env::temp_dir(), "treecast-deep-").unwrap();
+        let root = place.root().descriptor();
+        let (names, mut folder) = (["n".repeat(255), "x".repeat(256)], root.try_clone().unwrap());
+        for _ in 0..15 {
+            make_folder_at(&folder, &c_string(&names[0]).unwrap(), 0o700).unwrap();
+            folder = open_at(&folder, &c_string(&names[0]).unwrap(), OPEN_FOLDER, 0).unwrap();
+        }
+        make_folder_at(&folder, c"a", 0o700).unwrap();
+        folder = open_at(&folder, c"a", OPEN_FOLDER, 0).unwrap();
+        let end = &names[0][..254];
+        make_folder_at(&folder, &c_string(end).unwrap(), 0o700).unwrap();
+        let path = format!("{}/a/{end}", [names[0].as_str(); 15].join("/"));
+        let opened = |path: &str| open_beneath(root, Path::new(path), OPEN_FOLDER).map(drop);
+        assert_eq!(path.len(), 4096);
+        opened(&path).unwrap();
+        assert_eq!(opened(&names[1]).unwrap_err().raw_os_error(), Some(libc::ENAMETOOLONG));
+    }
+
+    #[test]
+    fn nothing_is_opened_through_a_link_or_above_the_folder_with_and_without_openat2() {
+        let place = std::env::temp_dir().join(format!("treecast-beneath-{}", std::process::id()));
+        std::fs::create_dir_all(place.join("root/a/b")).unwrap();
+        std::fs::write(place.join("root/a/b/file"), "x").unwrap();
+        std::fs::write(place.join("outside"), "x").unwrap();
+        std::os::unix::fs::symlink("..", place.join("root/up")).unwrap();
+        std::os::unix::fs::symlink("b", place.join("root/a/inner")).unwrap();
+        std::os::unix::fs::symlink("file", place.join("root/a/b/link")).unwrap();
+        let root: OwnedFd = std::fs::File::open(place.join("root")).unwrap().into();
+        for open in [open_beneath, open_stepwise] {
+            let opens = |path: &str| open(&root, Path::new(path), libc::O_RDONLY | libc::O_NOFOLLOW).is_ok();
+            assert!(opens("a/b/file") && opens("a"));
+            for bad in ["up/outside", "a/inner/file", "a/b/link", "missing", "a/b/file/x"] {
+                assert!(!opens(bad), "{bad}");
+            }
+        }
+        for bad in ["..", "../outside", "a/../../outside", "/etc/passwd"] {
+            let error = open_beneath(&root, Path::new(bad), libc::O_RDONLY).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{bad}");
+        }
+        assert!(open_beneath(&root, Path::new(""), OPEN_FOLDER).is_ok());
+        std::fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -42,41 +42,30 @@ impl Interface {
         if interface.is_up { Ok(interface) } else { Err(InterfaceError::Down { name: name.to_owned() }) }
     }
 
-    /// The interface by which this host reaches others. It is the one of the route to `towards`, or of the
-    /// default route. If there is no route, it is the first one that is up and has an address, the loopback
-    /// last.
+    /// The interface by which this host reaches others, as [`Choice::towards`] chooses it.
     ///
     /// # Errors
     /// If none is up and has an address.
     pub fn by_route(towards: Option<IpAddr>) -> Result<Self, InterfaceError> {
-        let all = list()?;
-        let somewhere_v6 = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
-        let somewhere_v4 = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        let targets = match towards {
-            Some(address) => vec![address],
-            None => vec![somewhere_v6, somewhere_v4],
-        };
-        for target in targets {
-            let Some(local) = local_address_towards(target) else { continue };
-            if let Some(found) = all.iter().find(|interface| interface.addresses.contains(&local)) {
-                return Ok(found.clone());
-            }
-        }
-        let usable = |interface: &&Interface| interface.is_up && !interface.addresses.is_empty();
-        let mut candidates: Vec<_> = all.iter().filter(usable).collect();
-        candidates.sort_by_key(|interface| (interface.is_loopback, !interface.has_global(), interface.index));
-        candidates.first().map(|found| (*found).clone()).ok_or(InterfaceError::None)
+        Choice::towards(towards).map(|choice| choice.interface)
+    }
+
+    /// The interface with this number, such as the scope of an IPv6 address names it (RFC 4007, section 11).
+    ///
+    /// # Errors
+    /// If it does not exist (the error lists the existing ones) or is down.
+    pub fn numbered(index: u32) -> Result<Self, InterfaceError> {
+        let found = list()?.into_iter().find(|interface| interface.index == index);
+        Self::named(&found.map_or_else(|| index.to_string(), |interface| interface.name))
     }
 
     /// The interface's addresses that other hosts can use: global and unique local IPv6 addresses first, then
-    /// IPv4.
+    /// IPv4. An interface without such addresses has its link-local ones, which hosts on its link can use.
     pub fn reachable_addresses(&self) -> Vec<IpAddr> {
-        let (v6, v4): (Vec<IpAddr>, Vec<IpAddr>) = self
-            .addresses
-            .iter()
-            .copied()
-            .filter(|address| !is_link_local(*address))
-            .partition(IpAddr::is_ipv6);
+        let far = |address: &&IpAddr| !is_link_local(**address);
+        let of_link = !self.has_global();
+        let usable = self.addresses.iter().filter(|address| of_link || far(address)).copied();
+        let (v6, v4): (Vec<IpAddr>, Vec<IpAddr>) = usable.partition(IpAddr::is_ipv6);
         v6.into_iter().chain(v4).collect()
     }
 
@@ -88,8 +77,7 @@ impl Interface {
         if self.addresses.iter().any(|address| address.is_ipv4() == group.is_ipv4()) {
             return Ok(());
         }
-        let family = if group.is_ipv4() { "IPv4" } else { "IPv6" };
-        Err(InterfaceError::NoAddress { name: self.name.clone(), family })
+        Err(InterfaceError::NoAddress { name: self.name.clone(), family: family(group) })
     }
 
     /// Whether no router lies between this interface and `address`, by the interface's networks.
@@ -108,9 +96,68 @@ impl Interface {
         })
     }
 
+    /// Whether it has an address that is good beyond its link.
     fn has_global(&self) -> bool {
-        !self.reachable_addresses().is_empty()
+        self.addresses.iter().any(|address| !is_link_local(*address))
     }
+}
+
+/// An interface that was chosen because nobody has named one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    pub interface: Interface,
+    /// The interfaces that would do as well. Empty where a route has decided.
+    pub others: Vec<Interface>,
+}
+
+impl Choice {
+    /// Chooses the interface of the route to `towards`, or of the default route. Without such a route,
+    /// it is the first interface that is up and has an address. One whose link works comes before one without
+    /// carrier, one with an address that is good beyond its link comes before others, and the loopback is last.
+    ///
+    /// # Errors
+    /// If none is up and has an address.
+    pub fn towards(towards: Option<IpAddr>) -> Result<Self, InterfaceError> {
+        let all = list()?;
+        let by_route = towards.map_or_else(
+            || SOMEWHERE.iter().find_map(|target| by_route_among(&all, *target)),
+            |target| by_route_among(&all, target),
+        );
+        match by_route {
+            Some(interface) => Ok(Self { interface, others: Vec::new() }),
+            None => Self::among(all).ok_or(InterfaceError::None),
+        }
+    }
+
+    /// Chooses an interface where no route says which.
+    fn among(all: Vec<Interface>) -> Option<Self> {
+        let mut candidates: Vec<_> =
+            all.into_iter().filter(|it| it.is_up && !it.addresses.is_empty()).collect();
+        candidates
+            .sort_by_key(|it| (it.is_loopback, !it.is_running, !it.is_usable, !it.has_global(), it.index));
+        let mut candidates = candidates.into_iter();
+        let interface = candidates.next()?;
+        let does = |other: &Interface| other.is_usable && other.is_running;
+        Some(Self { interface, others: candidates.filter(does).collect() })
+    }
+}
+
+/// Addresses that only a default route leads to: those of documentation (RFC 3849, RFC 5737).
+const SOMEWHERE: [IpAddr; 2] =
+    [IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))];
+
+/// The interface of the route to `target`. A group, like a default route, says nothing about the links behind an interface, so
+/// an interface without carrier does not count for it.
+fn by_route_among(all: &[Interface], target: IpAddr) -> Option<Interface> {
+    let local = local_address_towards(target)?;
+    let is_certain = !target.is_multicast() && !SOMEWHERE.contains(&target);
+    let found = all.iter().find(|it| it.addresses.contains(&local));
+    found.filter(|it| is_certain || it.is_running).cloned()
+}
+
+/// The name of an address's family.
+pub fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
 /// Whether no router lies between this host and `address`, by the networks of its interfaces. False if that
@@ -181,6 +228,50 @@ mod tests {
         assert!(interface.is_on_link(Ipv6Addr::new(0xfd14, 0, 0, 1, 9, 9, 9, 9).into()));
         assert!(!interface.is_on_link(Ipv6Addr::new(0xfd14, 0, 0, 2, 0, 0, 0, 1).into()));
         assert!(!interface.is_on_link(Ipv4Addr::new(127, 1, 2, 3).into()));
+    }
+
+    /// An interface that is up and works, with these addresses.
+    fn working(name: &str, index: u32, addresses: &[&str]) -> Interface {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        let (name, loopback) = (name.to_owned(), Interface::named("lo").unwrap());
+        Interface {
+            name,
+            index,
+            addresses,
+            is_loopback: false,
+            is_usable: true,
+            is_running: true,
+            ..loopback
+        }
+    }
+
+    fn chosen(all: &[Interface]) -> (String, Vec<String>) {
+        let choice = Choice::among(all.to_vec()).unwrap();
+        (choice.interface.name, choice.others.into_iter().map(|other| other.name).collect())
+    }
+
+    #[test]
+    fn an_interface_whose_link_works_comes_first() {
+        let bridge = Interface { is_running: false, ..working("docker0", 2, &["172.17.0.1"]) };
+        let card = working("eth0", 3, &["10.0.0.1", "fe80::3"]);
+        let cable = working("eth1", 4, &["fe80::4"]);
+        let lo = Interface::named("lo").unwrap();
+        let all = [lo.clone(), bridge.clone(), card, cable.clone()];
+        assert_eq!(chosen(&all), ("eth0".to_owned(), vec!["eth1".to_owned()]));
+        assert_eq!(chosen(&[lo.clone(), bridge.clone(), cable]), ("eth1".to_owned(), vec![]));
+        assert_eq!(chosen(&[lo.clone(), bridge]), ("docker0".to_owned(), vec![]), "its peer may still come");
+        assert_eq!(chosen(&[lo]), ("lo".to_owned(), vec![]));
+    }
+
+    #[test]
+    fn link_local_addresses_count_where_there_are_no_others() {
+        let reached = |addresses: &[&str]| -> Vec<String> {
+            working("eth0", 2, addresses).reachable_addresses().iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(reached(&["10.0.0.1", "fe80::2", "fd00::2"]), ["fd00::2", "10.0.0.1"]);
+        assert_eq!(reached(&["10.0.0.1", "fe80::2"]), ["10.0.0.1"]);
+        assert_eq!(reached(&["169.254.0.2", "fe80::2"]), ["fe80::2", "169.254.0.2"]);
+        assert_eq!(reached(&["fe80::2"]), ["fe80::2"]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod file_limit;
 pub mod folder;
 
 pub mod interface;
+pub mod memory;
 pub mod messages;
 pub mod mount;
 pub mod namespace;
@@ -26,15 +27,20 @@ pub mod packet;
 pub mod plain;
 pub mod poller;
 pub mod process;
+pub mod quantity;
 pub mod raw;
+pub mod root;
 pub mod service_manager;
 pub mod signals;
 
 pub mod stop;
+pub mod stream;
 pub mod tcp_info;
 pub mod tcx;
 pub mod temporary;
+pub mod terminal;
 pub mod text;
+pub mod thread;
 pub mod tun;
 pub mod turns;
 pub mod unix;

@@ -36,7 +36,7 @@ pub fn send(
     }
     let socket = SockRef::from(socket);
     loop {
-        match socket.sendmsg(&message, 0) {
+        match socket.sendmsg(&message, libc::MSG_NOSIGNAL) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             sent => return sent,
         }
@@ -64,8 +64,10 @@ pub fn send_many<'a>(
     let mut messages: Vec<_> = messages.into_iter().map(header).collect();
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: each message points at an address and at parts that outlive the call.
-    crate::checked(unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), messages.len() as u32, 0) })
-        .map(|sent| sent as usize)
+    crate::checked(unsafe {
+        libc::sendmmsg(fd, messages.as_mut_ptr(), messages.len() as u32, libc::MSG_NOSIGNAL)
+    })
+    .map(|sent| sent as usize)
 }
 
 /// The result of receiving a message.

@@ -2,7 +2,7 @@
 
 use std::{
     io, mem,
-    net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket},
+    net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
     os::fd::{AsFd, AsRawFd},
     ptr,
 };
@@ -133,14 +133,20 @@ pub fn never_set_dont_fragment(socket: &impl AsFd) -> io::Result<()> {
     }
 }
 
-/// The address with the interface as its scope, if its scope is the interface or the link (RFC 4291, sections 2.5.6 and 2.7).
+/// The address with the interface as its scope, if its scope is the interface or the link (RFC 4291, sections 2.5.6 and 2.7) and it
+/// does not name its interface itself.
 pub fn scoped(address: SocketAddr, interface: u32) -> SocketAddr {
     match address {
-        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() || is_of_link(v6.ip().octets()) => {
+        SocketAddr::V6(v6) if v6.scope_id() == 0 && is_near(*v6.ip()) => {
             SocketAddrV6::new(*v6.ip(), v6.port(), 0, interface).into()
         }
         other => other,
     }
+}
+
+/// Whether an address means something on one link only, so that a socket needs the link's interface with it.
+pub fn is_near(address: Ipv6Addr) -> bool {
+    address.is_unicast_link_local() || is_of_link(address.octets())
 }
 
 /// Whether an IPv6 address is a group with the scope 1 or 2.
@@ -246,7 +252,7 @@ fn storage(address: IpAddr) -> [u8; mem::size_of::<libc::sockaddr_storage>()] {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::net::Ipv4Addr;
 
     use super::*;
 

@@ -11,8 +11,8 @@ use std::{
 
 use rustix::fs::fstat;
 
-/// The service manager of this process. Everything is ignored if there is none.
-#[derive(Debug)]
+/// The service manager of this process. Everything is ignored if there is none, as by default.
+#[derive(Debug, Default)]
 pub struct ServiceManager {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,

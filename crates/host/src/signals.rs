@@ -4,6 +4,7 @@ use std::{
     io, mem,
     os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
     ptr,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 /// Blocks some signals for the calling thread while this value lives, and reports which ones have come. Threads
@@ -71,6 +72,70 @@ impl Drop for Signals {
     }
 }
 
+/// Blocks all signals for the calling thread while this value lives, but for those that a fault of the program raises.
+#[derive(Debug)]
+pub struct Blocked {
+    before: libc::sigset_t,
+}
+
+impl Blocked {
+    /// Blocks the signals from now on.
+    pub fn all() -> Self {
+        // SAFETY: the sets are initialised before they are used, and outlive the calls.
+        unsafe {
+            let mut blocked: libc::sigset_t = mem::zeroed();
+            let mut before: libc::sigset_t = mem::zeroed();
+            libc::sigfillset(&mut blocked);
+            // Whoever handles them wants to know of faults in every thread.
+            for fault in [
+                libc::SIGSEGV,
+                libc::SIGBUS,
+                libc::SIGFPE,
+                libc::SIGILL,
+                libc::SIGTRAP,
+                libc::SIGABRT,
+                libc::SIGSYS,
+            ] {
+                libc::sigdelset(&mut blocked, fault);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, &mut before);
+            Self { before }
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: `before` was filled in by pthread_sigmask.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, ptr::null_mut()) };
+    }
+}
+
+/// Whether SIGUSR1 has come since somebody asked.
+static USER_SIGNAL: AtomicBool = AtomicBool::new(false);
+
+/// Has SIGUSR1 noted from now on, whichever thread gets it. Without this, it ends the process.
+///
+/// # Errors
+/// The error of the kernel.
+pub fn take_user_signals() -> io::Result<()> {
+    extern "C" fn note(_: libc::c_int) {
+        USER_SIGNAL.store(true, Ordering::SeqCst);
+    }
+    // SAFETY: the action is plain data; the handler only stores a flag.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = note as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        crate::checked(libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut())).map(drop)
+    }
+}
+
+/// Returns whether SIGUSR1 has come since the last call.
+pub fn has_user_signal() -> bool {
+    USER_SIGNAL.swap(false, Ordering::SeqCst)
+}
+
 /// Unblocks all signals for the calling thread, also if the parent process had blocked some. Safe between
 /// `fork` and `exec`.
 pub fn keep_none_back() {
@@ -85,6 +150,15 @@ pub fn keep_none_back() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_signal_is_noted_once() {
+        take_user_signals().unwrap();
+        assert!(!has_user_signal());
+        // SAFETY: it is handled.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        assert!(has_user_signal() && !has_user_signal());
+    }
 
     #[test]
     fn a_signal_to_the_thread_is_told_and_does_nothing_else() {

@@ -7,7 +7,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{clock, wake::Waker};
@@ -24,12 +24,25 @@ pub struct Stop {
 /// The descriptor that the signal handler writes to. Negative if there is none.
 static SIGNAL_FD: AtomicI32 = AtomicI32::new(-1);
 
+/// The number of the first signal. 0 before it.
+static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// Whether the program waits for a second signal ([`Stop::comes_again`]), so that it does not end the process.
+static AWAITS_AGAIN: AtomicBool = AtomicBool::new(false);
+
+/// Whether a second signal has come while it was waited for.
+static CAME_AGAIN: AtomicBool = AtomicBool::new(false);
+
 /// The time of the first signal, in milliseconds of the monotonic clock. 0 before it.
 static FIRST_SIGNAL_MS: AtomicI64 = AtomicI64::new(0);
 
 /// The time in milliseconds within which several signals are one request. The program `timeout` sends two, one
 /// to the process and one to its group.
 const ONE_REQUEST_MS: i64 = 1000;
+
+/// The time in milliseconds after the first signal from which on one more answers the question of [`Stop::comes_again`]. Nobody
+/// presses keys faster, and `timeout` has sent both of its signals by then.
+const QUICKEST_ANSWER_MS: i64 = 200;
 
 impl Stop {
     /// Creates a request to stop that nobody has made yet.
@@ -80,7 +93,7 @@ impl Stop {
             std::thread::sleep(time);
             stop.end_time(time);
         };
-        std::thread::Builder::new().name("time limit".into()).spawn(wait).map(drop)
+        crate::thread::spawn("time limit", wait).map(drop)
     }
 
     /// Requests a stop because this time is over. A receiver keeps what has come, for its next start.
@@ -98,6 +111,35 @@ impl Stop {
     /// Whether the time of [`Stop::request_after`] has passed.
     pub fn is_time_up(&self) -> bool {
         self.time_up().is_some()
+    }
+
+    /// Whether a signal has requested a stop of this process.
+    pub fn was_signalled() -> bool {
+        FIRST_SIGNAL.load(Ordering::SeqCst) != 0
+    }
+
+    /// Asks for Ctrl-C to be pressed once more, and waits for it for at most this time. Returns whether it was. False at once, without
+    /// the question, if it was not Ctrl-C (SIGINT) that requested the stop.
+    pub fn comes_again(&self, time: Duration, ask: impl FnOnce()) -> bool {
+        if FIRST_SIGNAL.load(Ordering::SeqCst) != libc::SIGINT {
+            return false;
+        }
+        // Before the question: the answer to it must not end the process.
+        AWAITS_AGAIN.store(true, Ordering::SeqCst);
+        ask();
+        let end = Instant::now() + time;
+        while !CAME_AGAIN.load(Ordering::SeqCst) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            // The signal cuts the sleep short only in the thread that takes it.
+            std::thread::sleep(left.min(Duration::from_millis(20)));
+        }
+        let came = CAME_AGAIN.load(Ordering::SeqCst);
+        // Whoever keeps the key pressed does not end the process while it obeys.
+        AWAITS_AGAIN.store(came, Ordering::SeqCst);
+        came
     }
 
     /// Whether a stop was requested. Once true, it stays true.
@@ -119,7 +161,17 @@ impl AsFd for Stop {
 extern "C" fn on_signal(signal: libc::c_int) {
     let now = monotonic_ms();
     let first = FIRST_SIGNAL_MS.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
-    if first.is_err_and(|first| now - first >= ONE_REQUEST_MS) {
+    if first.is_ok() {
+        FIRST_SIGNAL.store(signal, Ordering::SeqCst);
+    }
+    let is_awaited = AWAITS_AGAIN.load(Ordering::SeqCst);
+    let least = if is_awaited { QUICKEST_ANSWER_MS } else { ONE_REQUEST_MS };
+    let is_another = first.is_err_and(|first| now - first >= least);
+    if is_another && is_awaited {
+        CAME_AGAIN.store(true, Ordering::SeqCst);
+        return;
+    }
+    if is_another {
         // SAFETY: both are safe in a signal handler; the signal has its usual effect when this returns.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);

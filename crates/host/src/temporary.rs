@@ -4,31 +4,37 @@
 //! the same prefix, in the same place and as the same user, removes the ones without a lock.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder},
     io,
     os::unix::{
         ffi::OsStrExt as _,
-        fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+        fs::{DirBuilderExt as _, MetadataExt as _},
     },
     path::{Path, PathBuf},
     process,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use crate::{
-    folder::{Lock, OPEN_FOLDER, lock},
-    user,
+    folder::{Lock, lock, status_at},
+    root::Root,
 };
 
 /// The most names that are tried for a folder. Others may have some of them.
 const TRIES: u32 = 1000;
 
-/// An empty folder for this user alone. It is removed with its content when this is dropped.
+/// An empty folder for this user alone. It is removed with its content when the process that has made it drops this. A child that
+/// was forked has a copy of this value, and its end changes nothing.
 #[derive(Debug)]
 pub struct TemporaryFolder {
     path: PathBuf,
+    /// The number of the process that has made it.
+    process: u32,
     /// Holds the lock. Without it, where the file system has no locks, nobody removes the folder of a killed process.
-    _lock: File,
+    root: Arc<Root>,
 }
 
 impl TemporaryFolder {
@@ -47,8 +53,8 @@ impl TemporaryFolder {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made?,
             }
-            if let Some((_, lock)) = take(&path)? {
-                return Ok(Self { path, _lock: lock });
+            if let Some((_, root)) = take(&path)? {
+                return Ok(Self { path, process: process::id(), root: Arc::new(root) });
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
@@ -58,33 +64,41 @@ impl TemporaryFolder {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// The open folder. It stays the same if another takes its path.
+    pub fn root(&self) -> &Arc<Root> {
+        &self.root
+    }
 }
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.path);
+        if process::id() == self.process {
+            remove(&self.root, &self.path);
+        }
     }
 }
 
 /// Locks a folder, where the file system has locks. `None` if another process has locked it, or removed it meanwhile: it may have taken
 /// a new folder for one that was left.
-fn take(path: &Path) -> io::Result<Option<(Lock, File)>> {
-    let Some(folder) = open(path)? else { return Ok(None) };
+fn take(path: &Path) -> io::Result<Option<(Lock, Root)>> {
+    let folder = match Root::open_itself(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
     let lock = lock(&folder);
     if lock == Lock::Taken {
         return Ok(None);
     }
-    let (ours, there) = (folder.metadata()?, fs::symlink_metadata(path));
-    let is_there = there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()));
+    let (ours, there) = (status_at(&folder, c"")?, fs::symlink_metadata(path));
+    let is_there = there.is_ok_and(|there| (there.dev(), there.ino()) == ours.inode);
     Ok(is_there.then_some((lock, folder)))
 }
 
-/// Opens a folder without following a link. `None` if there is none.
-fn open(path: &Path) -> io::Result<Option<File>> {
-    match OpenOptions::new().read(true).custom_flags(OPEN_FOLDER).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        opened => opened.map(Some),
-    }
+/// Removes an open folder with its content. What has taken its path meanwhile stays, unless that is an empty folder.
+fn remove(folder: &Root, path: &Path) {
+    _ = folder.clear();
+    _ = fs::remove_dir(path);
 }
 
 /// Removes this user's folders with the prefix that nobody has locked.
@@ -92,12 +106,12 @@ fn remove_left(parent: &Path, prefix: &str) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().as_bytes().starts_with(prefix.as_bytes())) {
         let path = entry.path();
-        let is_ours = |folder: &File| folder.metadata().is_ok_and(|folder| folder.uid() == user::effective());
+        let is_ours = |folder: &Root| status_at(folder, c"").is_ok_and(|folder| folder.is_ours());
         // The lock is kept until the folder is gone: its maker may be about to take it.
         if let Ok(Some((Lock::Ours, folder))) = take(&path)
             && is_ours(&folder)
         {
-            _ = fs::remove_dir_all(path);
+            remove(&folder, &path);
         }
     }
 }

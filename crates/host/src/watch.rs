@@ -5,10 +5,9 @@ use std::{
     io,
     mem::MaybeUninit,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStringExt,
     },
-    path::Path,
 };
 
 use rustix::{
@@ -47,17 +46,16 @@ impl Watch {
         Ok(Self(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?))
     }
 
-    /// Watches a folder, but not those below it. Returns its number, which is the same if it is watched already.
+    /// Watches an open folder, but not those below it. Returns its number, which is the same if it is watched already.
     ///
     /// # Errors
-    /// If it is no folder, cannot be read, or the user has no more watches.
-    pub fn add(&self, folder: &Path) -> io::Result<i32> {
-        let events = WatchFlags::CLOSE_WRITE
-            | WatchFlags::MOVED_TO
-            | WatchFlags::CREATE
-            | WatchFlags::ONLYDIR
-            | WatchFlags::DONT_FOLLOW;
-        Ok(inotify::add_watch(&self.0, folder, events)?)
+    /// If it is no folder, the user has no more watches, or /proc is missing.
+    pub fn add(&self, folder: impl AsFd) -> io::Result<i32> {
+        let events =
+            WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::CREATE | WatchFlags::ONLYDIR;
+        // The kernel takes a path. This one is the open folder itself, whatever its name is now.
+        let path = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
+        Ok(inotify::add_watch(&self.0, path, events)?)
     }
 
     /// Takes what has happened since the last call, at most as much as one read brings. Empty if there is nothing.
@@ -118,9 +116,11 @@ mod tests {
         let folder = place.join("watched");
         fs::create_dir_all(&folder).unwrap();
         let watch = Watch::new().unwrap();
-        let number = watch.add(&folder).unwrap();
-        assert_eq!(watch.add(&folder).unwrap(), number);
-        assert!(watch.add(&folder.join("none")).is_err());
+        let opened = fs::File::open(&folder).unwrap();
+        let number = watch.add(&opened).unwrap();
+        assert_eq!(watch.add(&opened).unwrap(), number);
+        assert!(watch.add(io::stdin()).is_err());
+        drop(opened);
         let mut file = fs::File::create(folder.join("written")).unwrap();
         file.write_all(b"x").unwrap();
         let created = Happened::Created { folder: number, name: "written".into() };

@@ -92,8 +92,8 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ),
     (
         "delay = \"10ms\"",
-        "delay = \"10\"",
-        "campus.toml:26: delay = \"10\": expected a time up to 10s, like 10ms or 500us",
+        "delay = \"11\"",
+        "campus.toml:26: delay = \"11\": expected a time up to 10s, like 10ms or 500us",
     ),
     (
         "delay = \"10ms\"",

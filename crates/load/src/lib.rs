@@ -14,6 +14,8 @@ pub mod combine;
 pub mod config;
 pub mod doctor;
 pub mod packet;
+#[doc(hidden)]
+pub mod parsers;
 mod receiver;
 pub mod report;
 pub mod run;

@@ -17,6 +17,7 @@
 
 pub mod claim;
 mod condition;
+pub mod csv;
 pub mod date;
 pub mod db;
 mod expression;

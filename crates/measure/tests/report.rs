@@ -5,14 +5,14 @@ use std::{fs, path::PathBuf, time::Duration};
 use treecast_measure::{
     Db,
     claim::{Claim, judge},
-    db::{Event, Machine, NewRun, NodeInfo, Role, Row, RunEnd, Status},
+    db::{Event, Machine, NewRun, NodeInfo, Role, Row, RunEnd, RunId, Status},
     frame::{Frame, Vocabulary},
     paper::{PaperKeys, Papers},
     plot::{
         Plot,
         generic::{Kind, PlotSpec},
     },
-    report::{self, Finding, Picture, ReportInput, Verdict},
+    report::{self, Finding, Named, Picture, ReportInput, Verdict},
 };
 
 fn fresh(name: &str) -> PathBuf {
@@ -286,7 +286,7 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     );
     let none = "None: not drawn: no run with node = client0 has values for it.";
     assert!(html.contains(none), "{html}");
-    let narrow = html.matches("<figure class=\"narrow\">").count();
+    let narrow = html.matches("<figure class=\"narrow\" ").count();
     assert_eq!(narrow, report.plots.len() - 2, "all but the heat maps have a drawing for phones");
     check_drawings(&report.plots);
     let text = report::to_text(&db, &input).unwrap();
@@ -299,6 +299,12 @@ fn check_drawings(plots: &[Plot]) {
     let heat = &plots[0].svg;
     assert!(text_of_refused_cells(heat) == 1, "a square that says so: {heat}");
     assert!(heat.contains("<title>nack, multicast: "), "values on hover: {heat}");
+    for told in ["Columns: repair.", "Rows: fanout.", "Number: the median."] {
+        assert!(words_of(heat).contains(told), "{told}: {heat}");
+    }
+    let csv = &plots[0].csv;
+    assert!(csv.starts_with("delivery,repair,fanout,what,values,mean,median,"), "{csv}");
+    assert!(plots.iter().all(|plot| plot.csv.lines().count() > 1), "every plot has its values as a table");
     let beside = plots[2].table.as_ref().expect("ours and the paper's");
     let row: Vec<&str> = beside.rows[0].iter().map(|cell| cell.text.as_str()).collect();
     // Columns: series, x, values, mean, min, max, STD, interval, the paper's value, its range and what it is for.
@@ -311,6 +317,12 @@ fn check_drawings(plots: &[Plot]) {
         assert!(levels.contains(told), "{told}: {levels}");
     }
     assert!(!plots[6].svg.contains("the link is down"), "a plot of several runs marks no events");
+}
+
+/// All words of a drawing, in one line.
+fn words_of(svg: &str) -> String {
+    let lines = svg.lines().map(str::trim).filter(|line| !line.starts_with('<'));
+    lines.collect::<Vec<_>>().join(" ")
 }
 
 fn text_of_refused_cells(svg: &str) -> usize {
@@ -383,6 +395,66 @@ fn add_run_at(db: &mut Db, site: &str, seed: &str, delivery: &str, seconds: f64)
     db.add_rows(run, &rows).unwrap();
     let end = RunEnd { status: Status::Complete, duration: Duration::from_secs(2), saturated: None };
     db.finish_run(run, &end).unwrap();
+}
+
+/// The headline has the median, as the plots of boxes have, and says so. An asterisk is there only with its meaning.
+#[test]
+fn the_headline_names_its_statistic_and_explains_its_asterisk() {
+    let folder = fresh("headline");
+    let mut db = Db::open(&folder.join("results.sqlite")).unwrap();
+    let spec = r#"[{"title": "Time", "kind": "boxes", "y": "time"}, {"title": "Share", "kind": "distribution", "y": "time"}]"#;
+    let plots: Vec<PlotSpec> = serde_json::from_str(spec).unwrap();
+    let meaning = Named {
+        parameter: "network".into(),
+        name: "tree".into(),
+        meaning: "one receiver behind two routers".into(),
+    };
+    let other = Named { name: "lan".into(), ..meaning.clone() };
+    let input = ReportInput { plots, names: vec![meaning, other], ..ReportInput::default() };
+    for (seed, seconds) in [("1", 1.0), ("2", 1.5), ("3", 9.0)] {
+        add_run_at(&mut db, "sim", seed, "nack", seconds);
+        add_run_at(&mut db, "sim", seed, "tcp", seconds * 4.0);
+    }
+    let text = report::to_text(&db, &input).unwrap();
+    assert!(text.contains("the median receiver took 1.50 s, with tcp 6 s."), "{text}");
+    assert!(!text.contains('*'), "{text}");
+    let report = report::render(&db, &input).unwrap();
+    for told in ["Dot and number: the median.", "Box: the middle half", "lowest to the highest."] {
+        assert!(words_of(&report.plots[0].svg).contains(told), "{told}: {}", report.plots[0].svg);
+    }
+    assert!(words_of(&report.plots[1].svg).contains("where it crosses 50 % is the median."));
+    assert!(
+        report.plots[1]
+            .csv
+            .starts_with("delivery,time (s),share of the values up to this one\r\nnack,1,0.33")
+    );
+    assert!(report.html.contains("one receiver behind two routers") && !report.html.contains(">lan<"));
+
+    let run = saturated_run(&mut db);
+    assert!(report::to_text(&db, &input).unwrap().contains("* The machine was at its limit"), "{run:?}");
+    let legend = words_of(&report::render(&db, &input).unwrap().plots[1].svg);
+    assert!(legend.contains("nack *") && legend.contains("* The machine was at its limit"), "{legend}");
+}
+
+/// A run of nack that the machine limited.
+fn saturated_run(db: &mut Db) -> RunId {
+    let parameters = [("network", "tree"), ("site", "sim"), ("seed", "4"), ("delivery", "nack")];
+    let new = NewRun {
+        experiment: "sites".into(),
+        parameters: parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        seed: 4,
+        repeat: 0,
+        command: String::new(),
+        machine: Machine::default(),
+    };
+    let run = db.begin(&new).unwrap();
+    let client = db.add_node(run, &NodeInfo { name: "client0".into(), role: Role::Client }).unwrap();
+    db.add_rows(run, &[Row::of_node(client, "time", 1.5, "s"), Row::of_node(client, "missing", 0.0, "")])
+        .unwrap();
+    let saturated = Some("processors over 95 % busy".to_owned());
+    let end = RunEnd { status: Status::Complete, duration: Duration::from_secs(2), saturated };
+    db.finish_run(run, &end).unwrap();
+    run
 }
 
 #[test]

@@ -25,6 +25,7 @@ pub mod fanout;
 pub mod fec;
 pub mod group_key;
 pub mod group_rate;
+pub mod lengths;
 pub mod limiter;
 pub mod local;
 pub mod membership;

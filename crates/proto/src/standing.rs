@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use treecast_wire::{announcement::Announcement, ticket::KEY_LEN};
+use treecast_wire::{
+    announcement::{Announcement, ForStanding},
+    ticket::KEY_LEN,
+};
 
 use crate::{Instant, announced::SessionKey};
 
@@ -21,6 +24,9 @@ const MAX_STRANGERS: usize = 1000;
 
 /// The largest number of ignored sessions of trusted senders that are remembered. The oldest are forgotten first.
 const MAX_IGNORED: usize = 1000;
+
+/// The largest number of lines of sessions whose newest one is remembered. Those that began first are forgotten first.
+const MAX_LINES: usize = 10_000;
 
 /// The time until a session that went wrong is tried again. It doubles from try to try.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -36,6 +42,42 @@ pub struct Rule {
     pub senders: BTreeSet<[u8; KEY_LEN]>,
     /// The largest session, in bytes. `None`: no limit.
     pub max_bytes: Option<u64>,
+    /// The receivers that a session must be for.
+    pub audience: Demand,
+    /// Whether it takes sessions of a sender only in the order in which they began, whatever their names are. Otherwise this
+    /// holds for sessions of one name.
+    pub in_order: bool,
+}
+
+/// The receivers that a session must be for so that a rule takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Demand {
+    /// Everybody: sessions for people are taken, too.
+    Anybody,
+    /// Standing receivers: all of them, or certain ones of which this is one.
+    #[default]
+    Standing,
+    /// Certain standing receivers, of which this is one.
+    Named,
+}
+
+impl Demand {
+    fn is_met(self, by: ForStanding) -> bool {
+        match self {
+            Self::Anybody => true,
+            Self::Standing => by != ForStanding::None,
+            Self::Named => matches!(by, ForStanding::Named { .. }),
+        }
+    }
+}
+
+/// Sessions of which a later one replaces the earlier ones.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Line {
+    /// The sessions of a sender with one name.
+    Name([u8; KEY_LEN], String),
+    /// The sessions of a sender that one rule takes.
+    Rule([u8; KEY_LEN], usize),
 }
 
 /// What to do about an announcement.
@@ -58,6 +100,10 @@ pub enum Ignored {
     Name,
     /// It is larger than the rules for it allow.
     Size,
+    /// It is not for this receiver, or its rules take only sessions for certain receivers.
+    Audience,
+    /// A session of the same sender and name that began later was received before.
+    Older,
 }
 
 impl Ignored {
@@ -67,6 +113,8 @@ impl Ignored {
             Self::Stranger => "no rule trusts its sender's key",
             Self::Name => "no rule for its sender has such a name",
             Self::Size => "it is larger than its rule allows",
+            Self::Audience => "it is not for this standing receiver",
+            Self::Older => "it began before a session in its place that is received already",
         }
     }
 }
@@ -82,6 +130,8 @@ pub enum Ending {
     Failed,
     /// The sender is not there, or has gone. It may come again.
     Away,
+    /// The sender's list of receivers does not name this one. With another list, it is asked again.
+    NotMeant(ForStanding),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +149,10 @@ pub struct Standing {
     finished: Recent<MAX_FINISHED>,
     strangers: BTreeSet<[u8; KEY_LEN]>,
     ignored: Recent<MAX_IGNORED>,
+    /// The audiences of which this receiver is none, as their senders have said.
+    not_meant: BTreeMap<SessionKey, ForStanding>,
+    /// When the newest session of each line began that was received, in milliseconds since 1970.
+    newest: BTreeMap<Line, u64>,
 }
 
 /// The last `MOST` sessions of a kind.
@@ -136,6 +190,8 @@ impl Standing {
             finished: Recent::default(),
             strangers: BTreeSet::new(),
             ignored: Recent::default(),
+            not_meant: BTreeMap::new(),
+            newest: BTreeMap::new(),
         }
     }
 
@@ -148,6 +204,37 @@ impl Standing {
     pub fn finish(&mut self, session: SessionKey) {
         self.states.remove(&session);
         self.finished.insert(session);
+    }
+
+    /// A session was received. `begun` is when it began, in milliseconds since 1970. `rules` are those that take sessions to where
+    /// this one went.
+    pub fn received(
+        &mut self,
+        session: SessionKey,
+        name: &str,
+        begun: u64,
+        rules: impl IntoIterator<Item = usize>,
+    ) {
+        self.finish(session);
+        let lines = rules.into_iter().map(|rule| Line::Rule(session.0, rule));
+        for line in lines.chain([Line::Name(session.0, name.to_owned())]) {
+            let newest = self.newest.entry(line).or_default();
+            *newest = begun.max(*newest);
+        }
+        if self.newest.len() > MAX_LINES {
+            let oldest = self.newest.iter().min_by_key(|(_, begun)| **begun).map(|(line, _)| line.clone());
+            oldest.into_iter().for_each(|line| _ = self.newest.remove(&line));
+        }
+    }
+
+    /// Whether a session began before the newest one of its line that was received. Senders that do not say when it began are
+    /// believed.
+    fn is_older(&self, rule: usize, announcement: &Announcement) -> bool {
+        let line = match self.rules[rule].in_order {
+            true => Line::Rule(announcement.key(), rule),
+            false => Line::Name(announcement.key(), announcement.name().to_owned()),
+        };
+        announcement.begun > 0 && self.newest.get(&line).is_some_and(|newest| announcement.begun < *newest)
     }
 
     /// Decides about a session that is announced. `has_name` says whether the rule with a number has its name. After
@@ -167,9 +254,14 @@ impl Standing {
             let is_first = has_room && self.strangers.insert(session.0);
             return Decision::Ignore { why: Ignored::Stranger, is_first };
         }
-        let with_name: Vec<_> = of_sender.into_iter().filter(|(index, _)| has_name(*index)).collect();
+        let mut with_name: Vec<_> = of_sender.into_iter().filter(|(index, _)| has_name(*index)).collect();
         if with_name.is_empty() {
             return self.ignore(Ignored::Name, session);
+        }
+        let audience = announcement.audience.standing;
+        with_name.retain(|(index, _)| self.rules[*index].audience.is_met(audience));
+        if with_name.is_empty() {
+            return self.ignore(Ignored::Audience, session);
         }
         let fits = |max_bytes: &Option<u64>| max_bytes.is_none_or(|most| announcement.bytes <= most);
         let Some((rule, _)) = with_name.into_iter().find(|(_, max_bytes)| fits(max_bytes)) else {
@@ -180,9 +272,11 @@ impl Standing {
             Some(State::Receiving { .. }) => return Decision::Nothing,
             Some(State::Pausing { until, .. }) if *until > now => return Decision::Nothing,
             Some(State::Pausing { tries, failures, .. }) => (*tries, *failures),
+            // One that is being received may end after a later one.
+            None if self.is_older(rule, announcement) => return self.ignore(Ignored::Older, session),
             None => (0, 0),
         };
-        if self.is_full() {
+        if self.not_meant.get(&session) == Some(&audience) || self.is_full() {
             return Decision::Nothing;
         }
         self.states.insert(session, State::Receiving { tries, failures });
@@ -197,6 +291,13 @@ impl Standing {
             }
             None => (1, 0),
         };
+        if let Ending::NotMeant(audience) = ending {
+            if self.not_meant.len() >= MAX_IGNORED {
+                self.not_meant.pop_first();
+            }
+            self.not_meant.insert(session, audience);
+            return false;
+        }
         let failures = failures + u32::from(ending == Ending::Failed);
         if matches!(ending, Ending::Complete | Ending::Limit) || failures >= MAX_FAILURES {
             self.finish(session);
@@ -261,11 +362,13 @@ mod tests {
         let ticket = Ticket { security, ..Ticket::new(SessionId(session), Repair::Nack, 1000, group) };
         let mut announcement = Announcement::new("image", ticket).unwrap();
         announcement.bytes = bytes;
+        announcement.audience.standing = ForStanding::Any;
         announcement
     }
 
     fn standing() -> Standing {
-        let rule = |key: u8, max_bytes| Rule { senders: [[key; KEY_LEN]].into(), max_bytes };
+        let rule =
+            |key: u8, max_bytes| Rule { senders: [[key; KEY_LEN]].into(), max_bytes, ..Rule::default() };
         Standing::new(vec![rule(1, Some(100)), rule(1, Some(1000)), rule(2, None)], 2)
     }
 
@@ -307,7 +410,9 @@ mod tests {
             sender_key[..2].copy_from_slice(&number.to_be_bytes());
             let security = Some(Security { sender_key, secret: None });
             let ticket = Ticket { security, ..announcement(9, 1, 1).ticket().clone() };
-            decide(&mut standing, 0, &Announcement::new("image", ticket).unwrap());
+            let mut strange = Announcement::new("image", ticket).unwrap();
+            strange.audience = announcement(9, 1, 1).audience;
+            decide(&mut standing, 0, &strange);
         }
         assert_eq!(standing.strangers.len(), MAX_STRANGERS);
         // However many there are, those of trusted senders are told of.
@@ -362,6 +467,93 @@ mod tests {
         assert_eq!(decide(&mut standing, now, &image), Decision::Take { rule: 0 });
         assert!(!standing.ended(at(now), session, Ending::Complete));
         assert_eq!(decide(&mut standing, now + 100_000, &image), Decision::Nothing, "it is there");
+    }
+
+    #[test]
+    fn a_rule_says_whom_a_session_must_be_for() {
+        let demands = [Demand::Anybody, Demand::Standing, Demand::Named];
+        let takes = |demand, standing| {
+            let rule = Rule { senders: [[1; KEY_LEN]].into(), audience: demand, ..Rule::default() };
+            let mut announced = announcement(1, 1, 1);
+            announced.audience.standing = standing;
+            match decide(&mut Standing::new(vec![rule], 1), 0, &announced) {
+                Decision::Take { .. } => true,
+                decision => {
+                    assert_eq!(decision, Decision::Ignore { why: Ignored::Audience, is_first: true });
+                    false
+                }
+            }
+        };
+        let cases = [
+            (ForStanding::None, [true, false, false]),
+            (ForStanding::Any, [true, true, false]),
+            (ForStanding::Named { list: 7 }, [true, true, true]),
+        ];
+        for (audience, expected) in cases {
+            assert_eq!(demands.map(|demand| takes(demand, audience)), expected, "{audience:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_not_on_a_list_asks_again_only_when_there_is_another_list() {
+        let mut standing = standing();
+        let named = |list| {
+            let mut named = announcement(1, 1, 1);
+            named.audience.standing = ForStanding::Named { list };
+            named
+        };
+        let session = (named(7).key(), named(7).ticket().session);
+        for list in [7, 8] {
+            assert_eq!(decide(&mut standing, 0, &named(list)), Decision::Take { rule: 0 });
+            assert!(!standing.ended(at(0), session, Ending::NotMeant(named(list).audience.standing)));
+            assert_eq!(decide(&mut standing, 100_000, &named(list)), Decision::Nothing, "{list}");
+            assert_eq!(standing.deadline(), None, "nothing is due");
+        }
+        for number in 0..5000 {
+            let session = (session.0, SessionId(number));
+            standing.ended(at(0), session, Ending::NotMeant(ForStanding::Named { list: 7 }));
+        }
+        assert_eq!(standing.not_meant.len(), MAX_IGNORED);
+    }
+
+    #[test]
+    fn no_session_is_taken_that_began_before_one_in_its_place() {
+        let rules = [false, true].map(|in_order| Rule {
+            senders: [[1 + u8::from(in_order); KEY_LEN]].into(),
+            in_order,
+            ..Rule::default()
+        });
+        let mut standing = Standing::new(rules.to_vec(), 9);
+        let begun = |key, session, name: &str, begun| {
+            let of_session = announcement(key, session, 1);
+            let mut announced = Announcement::new(name, of_session.ticket().clone()).unwrap();
+            announced.audience = of_session.audience;
+            announced.begun = begun;
+            announced
+        };
+        let older = Decision::Ignore { why: Ignored::Older, is_first: true };
+        let mut take = |announced: Announcement, is_received: bool| {
+            let decision = decide(&mut standing, 0, &announced);
+            if let (Decision::Take { rule }, true) = (decision, is_received) {
+                let session = (announced.key(), announced.ticket().session);
+                standing.ended(at(0), session, Ending::Complete);
+                standing.received(session, announced.name(), announced.begun, [rule]);
+            }
+            decision
+        };
+        assert_eq!(take(begun(1, 1, "image", 1000), false), Decision::Take { rule: 0 });
+        assert_eq!(take(begun(1, 2, "image", 2000), true), Decision::Take { rule: 0 });
+        assert_eq!(take(begun(1, 3, "image", 1999), true), older);
+        assert_eq!(take(begun(1, 4, "other", 1999), true), Decision::Take { rule: 0 }, "another name");
+        assert_eq!(take(begun(1, 5, "image", 0), true), Decision::Take { rule: 0 }, "it does not say when");
+        assert_eq!(take(begun(1, 1, "image", 1000), false), Decision::Nothing, "it is under way");
+        assert_eq!(take(begun(2, 6, "image 2", 2000), true), Decision::Take { rule: 1 });
+        assert_eq!(take(begun(2, 7, "image 1", 1999), true), older, "the rule takes them in order");
+        assert_eq!(take(begun(2, 8, "image 3", 2000), true), Decision::Take { rule: 1 });
+        for line in 0..12_000 {
+            standing.received(([3; KEY_LEN], SessionId(line)), &line.to_string(), line.into(), []);
+        }
+        assert_eq!(standing.newest.len(), MAX_LINES);
     }
 
     #[test]

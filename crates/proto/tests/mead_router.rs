@@ -1,6 +1,6 @@
 //! The rules of the MEADcast router, one by one, and its golden packets.
 //!
-//! `TREECAST_WRITE_VECTORS=1` writes `vectors/router-*.txt` anew.
+//! `TREECAST_WRITE_VECTORS=1` writes `vectors/mead/router-*.txt` anew.
 
 #[path = "mead_router/packets.rs"]
 mod packets;
@@ -25,7 +25,7 @@ use treecast_wire::{
 #[test]
 fn triples_are_those_in_vectors() {
     for triple in triples() {
-        must_be_in_vectors(&format!("router-{}.txt", triple.name), &text(&triple));
+        must_be_in_vectors(&format!("mead/router-{}.txt", triple.name), &text(&triple));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The rules of the Xcast router, one by one, and its golden packets.
 //!
-//! `TREECAST_WRITE_VECTORS=1` writes `vectors/router-xcast-*.txt` anew.
+//! `TREECAST_WRITE_VECTORS=1` writes `vectors/xcast/router-xcast-*.txt` anew.
 
 #[path = "xcast_router/packets.rs"]
 mod packets;
@@ -26,7 +26,7 @@ use treecast_wire::{
 #[test]
 fn triples_are_those_in_vectors() {
     for triple in triples() {
-        must_be_in_vectors(&format!("router-xcast-{}.txt", triple.name), &text(&triple));
+        must_be_in_vectors(&format!("xcast/router-xcast-{}.txt", triple.name), &text(&triple));
     }
 }
 

@@ -18,7 +18,7 @@ def tell(event: treecast.ReceiverEvent) -> None:
 
 def main(interface: str, folder: str, ticket: str) -> int:
     receiver = treecast.Receiver(
-        ticket, interface=interface, folder=folder, accept=is_wanted, on_event=tell
+        ticket, interface=interface, into=folder, accept=is_wanted, on_event=tell
     )
     return 0 if receiver.wait().is_complete() else 1
 

@@ -6,10 +6,10 @@ import treecast
 
 
 def main(interface: str, receivers: str, *files: str) -> int:
-    group = treecast.Group(interface=interface, wait_for=int(receivers))
+    group = treecast.Group(interface=interface, wait=int(receivers))
     print(group.ticket, flush=True)
     for file in files:
-        group.send_file(file, factor=50.0)
+        group.send_file(file, retx_factor=50.0)
     group.close()
     for event in group:
         if event.kind == "joined":

@@ -7,11 +7,11 @@ import treecast
 
 def main(interface: str, receivers: str, count: str) -> int:
     sent = []
-    with treecast.Group(interface=interface, wait_for=int(receivers)) as group:
+    with treecast.Group(interface=interface, wait=int(receivers)) as group:
         print(group.ticket, flush=True)
         for number in range(int(count)):
             group.wait_for_room()
-            sent.append(group.send_bytes(f"product/{number}", b"%d\n" % number, factor=10.0))
+            sent.append(group.send_bytes(f"product/{number}", b"%d\n" % number, retx_factor=10.0))
     # The end of the block has closed the group and waited for it.
     complete = sum(product.wait().is_complete() for product in sent)
     print(f"{complete} of {count} products are everywhere")

@@ -19,6 +19,7 @@ pub fn raise(error: treecast::Error) -> PyErr {
         ErrorKind::Full => "full",
         ErrorKind::Closed => "closed",
         ErrorKind::Stopped => "stopped",
+        ErrorKind::Deadlock => "deadlock",
         _ => "system",
     };
     of_kind(kind, error.to_string())

@@ -1,15 +1,20 @@
 //! The sender's side.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use pyo3::{prelude::*, pybacked::PyBackedBytes, types::PyAny};
+use pyo3::{
+    prelude::*,
+    pybacked::PyBackedBytes,
+    types::{PyAny, PyDict},
+};
 use treecast::{
     Fanout, GroupBuilder, Object, Rate,
-    options::{self, FeedSource, FolderOptions},
+    options::{self, FeedSource, FolderOptions, Listed},
 };
 
 use crate::{
     error::{option, raise},
+    options::{Options, With},
     wait::{ended, ready, seconds, wait, wait_if_nobody_has},
 };
 
@@ -72,94 +77,135 @@ impl CarouselOptions {
     }
 }
 
+/// The keywords of [`Group`].
+const NAMES: [&str; 23] = [
+    "interface",
+    "wait",
+    "wait_timeout",
+    "rate",
+    "retx_factor",
+    "group",
+    "port",
+    "fanout",
+    "plain",
+    "key",
+    "allow",
+    "compress",
+    "most_outstanding",
+    "paths",
+    "feed_folder",
+    "delta",
+    "session",
+    "carousel",
+    "announce",
+    "to_standing",
+    "code",
+    "retx_minimum",
+    "unicast",
+];
+
+/// Earlier names of keywords.
+const RENAMED: [(&str, &str); 6] = [
+    ("wait_for", "wait"),
+    ("retransmission_factor", "retx_factor"),
+    ("address", "group"),
+    ("admit", "allow"),
+    ("compression", "compress"),
+    ("session_file", "session"),
+];
+
+impl With for GroupBuilder {}
+
+/// The standing receivers of a list. None are named by an empty one, which stands for all.
+fn listed(receivers: &str) -> PyResult<Vec<Listed>> {
+    match receivers.is_empty() {
+        true => Ok(Vec::new()),
+        false => Listed::parse(receivers).map_err(|error| option(format!("{error} (to_standing)"))),
+    }
+}
+
+/// The options that say who receives, and how.
+fn with_session(builder: GroupBuilder, options: &Options<'_>) -> PyResult<GroupBuilder> {
+    let rate = options.take::<RateArgument>("rate")?.map(RateArgument::rate).transpose()?;
+    let group = options.take::<String>("group")?.map(|address| {
+        address.parse::<IpAddr>().map_err(|_| option(format!("{address:?} is no IP address (group)")))
+    });
+    let fanout =
+        options.take::<String>("fanout")?.map(|word| word.parse::<Fanout>().map_err(raise)).transpose()?;
+    let fanout = match options.is_on("unicast")? {
+        true => {
+            options.warn("unicast", "fanout=\"unicast\"")?;
+            Some(Fanout::Unicast)
+        }
+        false => fanout,
+    };
+    let to_standing = options.take::<String>("to_standing")?.map(|receivers| listed(&receivers));
+    let builder = builder
+        .with(options.take::<String>("interface")?, GroupBuilder::interface)
+        .with(options.take("wait")?, GroupBuilder::wait)
+        .with(options.take("wait_timeout")?.map(seconds).transpose()?, GroupBuilder::wait_timeout)
+        .with(rate, GroupBuilder::rate)
+        .with(options.take("retx_factor")?, GroupBuilder::retx_factor)
+        .with(options.take("retx_minimum")?.map(seconds).transpose()?, GroupBuilder::retx_minimum)
+        .with(group.transpose()?, GroupBuilder::group)
+        .with(options.take("port")?, GroupBuilder::port)
+        .with(fanout, GroupBuilder::fanout)
+        .with(options.take::<String>("key")?, GroupBuilder::key)
+        .with(options.take::<PathBuf>("allow")?, GroupBuilder::allow)
+        .with(options.take::<String>("announce")?, GroupBuilder::announce)
+        .with(to_standing.transpose()?, GroupBuilder::to_standing);
+    let builder = if options.is_on("plain")? { builder.plain() } else { builder };
+    Ok(if options.is_on("code")? { builder.code() } else { builder })
+}
+
+/// The options that say what is sent.
+fn with_source(builder: GroupBuilder, options: &Options<'_>) -> PyResult<GroupBuilder> {
+    let paths: Vec<PathBuf> = options.take("paths")?.unwrap_or_default();
+    let feed =
+        options.take::<PathBuf>("feed_folder")?.map(|folder| FeedSource::Folder(FolderOptions::new(folder)));
+    let wait_timeout = options.take("wait_timeout")?.map(seconds).transpose()?;
+    let carousel = options.take::<Py<CarouselOptions>>("carousel")?;
+    let carousel = carousel.map(|carousel| carousel.get().options(wait_timeout));
+    let builder = paths
+        .into_iter()
+        .fold(builder, GroupBuilder::path)
+        .with(feed, GroupBuilder::feed)
+        .with(options.take("compress")?, GroupBuilder::compress)
+        .with(options.take("most_outstanding")?, GroupBuilder::most_outstanding)
+        .with(options.take::<PathBuf>("session")?, GroupBuilder::session)
+        .with(carousel, GroupBuilder::carousel);
+    Ok(if options.is_on("delta")? { builder.delta() } else { builder })
+}
+
 impl Group {
+    /// The group, in the process that has started it.
+    fn here(&self) -> PyResult<&treecast::Group> {
+        self.0.check_process().map_err(raise)?;
+        Ok(&self.0)
+    }
+
     fn send(&self, python: Python<'_>, object: Object, factor: Option<f64>) -> PyResult<Transfer> {
-        let object = if let Some(factor) = factor { object.retransmission_factor(factor) } else { object };
+        let object = if let Some(factor) = factor { object.retx_factor(factor) } else { object };
         python.detach(|| self.0.send(object)).map(Transfer).map_err(raise)
     }
+}
+
+/// The factor of an object, by its name or by the earlier one.
+fn factor(
+    python: Python<'_>,
+    function: &'static str,
+    given: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Option<f64>> {
+    Options::new(python, function, given, &["retx_factor"], &[("factor", "retx_factor")])?.take("retx_factor")
 }
 
 #[pymethods]
 impl Group {
     #[new]
-    #[pyo3(signature = (*, interface=None, wait_for=1, wait_timeout=None, rate=None, retransmission_factor=None,
-                        address=None, port=None, unicast=false, plain=false, key=None, admit=None, compression=None,
-                        most_outstanding=None, paths=None, feed_folder=None, delta=false, session_file=None,
-                        carousel=None))]
-    #[allow(clippy::too_many_arguments)] // They are keywords in Python.
-    fn new(
-        python: Python<'_>,
-        interface: Option<String>,
-        wait_for: u32,
-        wait_timeout: Option<f64>,
-        rate: Option<RateArgument>,
-        retransmission_factor: Option<f64>,
-        address: Option<String>,
-        port: Option<u16>,
-        unicast: bool,
-        plain: bool,
-        key: Option<String>,
-        admit: Option<PathBuf>,
-        compression: Option<i32>,
-        most_outstanding: Option<usize>,
-        paths: Option<Vec<PathBuf>>,
-        feed_folder: Option<PathBuf>,
-        delta: bool,
-        session_file: Option<PathBuf>,
-        carousel: Option<PyRef<'_, CarouselOptions>>,
-    ) -> PyResult<Self> {
-        let mut builder = treecast::Group::builder().wait_for(wait_for);
-        let wait_timeout = wait_timeout.map(seconds).transpose()?;
-        if let Some(interface) = interface {
-            builder = builder.interface(interface);
-        }
-        if let Some(timeout) = wait_timeout {
-            builder = builder.wait_timeout(timeout);
-        }
-        if let Some(rate) = rate {
-            builder = builder.rate(rate.rate()?);
-        }
-        if let Some(factor) = retransmission_factor {
-            builder = builder.retransmission_factor(factor);
-        }
-        if let Some(address) = address {
-            let parsed = address.parse().map_err(|_| option(format!("{address:?} is no IP address")));
-            builder = builder.group(parsed?);
-        }
-        if let Some(port) = port {
-            builder = builder.port(port);
-        }
-        if unicast {
-            builder = builder.fanout(Fanout::Unicast);
-        }
-        if plain {
-            builder = builder.plain();
-        }
-        if let Some(key) = key {
-            builder = builder.key(key);
-        }
-        if let Some(admit) = admit {
-            builder = builder.admit(admit);
-        }
-        if let Some(level) = compression {
-            builder = builder.compression(level);
-        }
-        if let Some(objects) = most_outstanding {
-            builder = builder.most_outstanding(objects);
-        }
-        builder = paths.into_iter().flatten().fold(builder, GroupBuilder::path);
-        if let Some(folder) = feed_folder {
-            builder = builder.feed(FeedSource::Folder(FolderOptions::new(folder)));
-        }
-        if delta {
-            builder = builder.delta();
-        }
-        if let Some(path) = session_file {
-            builder = builder.session_file(path);
-        }
-        if let Some(carousel) = carousel {
-            builder = builder.carousel(carousel.options(wait_timeout));
-        }
+    #[pyo3(signature = (**options))]
+    fn new(python: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let options = Options::new(python, "Group", options, &NAMES, &RENAMED)?;
+        let builder = with_source(with_session(treecast::Group::builder(), &options)?, &options)?;
         python.detach(|| builder.start()).map(Self).map_err(raise)
     }
 
@@ -168,37 +214,51 @@ impl Group {
         self.0.ticket().to_string()
     }
 
-    #[pyo3(signature = (path, *, name=None, factor=None))]
+    /// The short code by which receivers on the same network get the ticket.
+    #[getter]
+    fn code(&self) -> Option<String> {
+        self.0.code().map(|code| code.to_string())
+    }
+
+    #[pyo3(signature = (path, *, name=None, retx_factor=None, **earlier),
+           text_signature = "($self, path, *, name=None, retx_factor=None)")]
     fn send_file(
         &self,
         python: Python<'_>,
         path: PathBuf,
         name: Option<String>,
-        factor: Option<f64>,
+        retx_factor: Option<f64>,
+        earlier: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Transfer> {
+        let factor = factor(python, "send_file", earlier)?.or(retx_factor);
         let object = Object::file(path);
         let object = if let Some(name) = name { object.named(name) } else { object };
         self.send(python, object, factor)
     }
 
-    #[pyo3(signature = (name, data, *, factor=None))]
+    #[pyo3(signature = (name, data, *, retx_factor=None, **earlier),
+           text_signature = "($self, name, data, *, retx_factor=None)")]
     fn send_bytes(
         &self,
         python: Python<'_>,
         name: String,
         data: PyBackedBytes,
-        factor: Option<f64>,
+        retx_factor: Option<f64>,
+        earlier: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Transfer> {
+        let factor = factor(python, "send_bytes", earlier)?.or(retx_factor);
         self.send(python, Object::bytes(name, data), factor)
     }
 
     fn wait_for_room(&self, python: Python<'_>) -> PyResult<()> {
-        wait(python, None, |time| self.0.room().wait_timeout(time)).map(drop)
+        let group = self.here()?;
+        wait(python, None, |time| group.room().wait_timeout(time)).map(drop)
     }
 
     #[pyo3(signature = (timeout=None))]
     fn next_event(&self, python: Python<'_>, timeout: Option<f64>) -> PyResult<Option<GroupEvent>> {
-        let event = wait(python, timeout, |time| ready(self.0.next_event().wait_timeout(time)))?;
+        let group = self.here()?;
+        let event = wait(python, timeout, |time| ready(group.next_event().wait_timeout(time)))?;
         Ok(event.flatten().map(GroupEvent::new))
     }
 
@@ -210,16 +270,18 @@ impl Group {
         self.next_event(python, None)
     }
 
-    fn progress(&self) -> GroupProgress {
-        GroupProgress(self.0.progress())
+    fn progress(&self) -> PyResult<GroupProgress> {
+        Ok(GroupProgress(self.here()?.progress()))
     }
 
-    fn close(&self) {
-        drop(self.0.close());
+    fn close(&self) -> PyResult<()> {
+        drop(self.here()?.close());
+        Ok(())
     }
 
-    fn stop(&self) {
-        drop(self.0.stop());
+    fn stop(&self) -> PyResult<()> {
+        drop(self.here()?.stop());
+        Ok(())
     }
 
     #[pyo3(signature = (timeout=None))]
@@ -239,9 +301,9 @@ impl Group {
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         if kind.is_none() {
-            wait_if_nobody_has(python, &self.0.close())?;
+            wait_if_nobody_has(python, &self.here()?.close())?;
         } else {
-            self.stop();
+            self.stop()?;
         }
         Ok(false)
     }
@@ -260,6 +322,7 @@ impl Transfer {
 
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, python: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Delivery>> {
+        self.0.check_process().map_err(raise)?;
         Ok(wait(python, timeout, |time| self.0.wait_timeout(time))?.map(Delivery::from))
     }
 }
@@ -330,6 +393,13 @@ impl GroupEvent {
             }
             treecast::GroupEvent::Missed(events) => {
                 (told.kind, told.text) = ("missed", Some(events.to_string()));
+            }
+            treecast::GroupEvent::CodeGiven { address, .. } => {
+                (told.kind, told.text) = ("code_given", Some(address.to_string()));
+            }
+            treecast::GroupEvent::CodeWrong { address, attempts_left, .. } => {
+                told.kind = "code_wrong";
+                told.text = Some(format!("{address} has tried a wrong code; attempts left: {attempts_left}"));
             }
             treecast::GroupEvent::Warning(line) => told.text = Some(line),
             other => told.text = Some(format!("{other:?}")),

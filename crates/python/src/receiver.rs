@@ -9,12 +9,14 @@ use std::{
 
 use pyo3::{
     prelude::*,
-    types::{PyAny, PyBytes},
+    types::{PyAny, PyBytes, PyDict},
 };
-use treecast::{Answer, ObjectKind};
+use treecast::{Answer, ObjectKind, ReceiverBuilder};
 
 use crate::{
     error::raise,
+    gate,
+    options::{Options, With},
     wait::{LOOK, ended, ready, seconds, wait, wait_if_nobody_has},
 };
 
@@ -30,7 +32,47 @@ pub struct Receiver {
     kept: Mutex<VecDeque<treecast::ReceiverEvent>>,
 }
 
+/// The keywords of [`Receiver`].
+const NAMES: [&str; 13] = [
+    "into",
+    "interface",
+    "accept",
+    "name",
+    "key",
+    "connect_timeout",
+    "reconnect",
+    "old",
+    "on_event",
+    "max_files",
+    "max_bytes",
+    "keep_existing",
+    "secure",
+];
+
+impl With for ReceiverBuilder {}
+
+/// The options that say whom the receiver reaches, and what it takes.
+fn with_connection(builder: ReceiverBuilder, options: &Options<'_>) -> PyResult<ReceiverBuilder> {
+    let builder = builder
+        .with(options.take::<String>("interface")?, ReceiverBuilder::interface)
+        .with(options.take::<String>("name")?, ReceiverBuilder::name)
+        .with(options.take::<String>("key")?, ReceiverBuilder::key)
+        .with(options.take("connect_timeout")?.map(seconds).transpose()?, ReceiverBuilder::connect_timeout)
+        .with(options.take("reconnect")?.map(seconds).transpose()?, ReceiverBuilder::reconnect)
+        .with(options.take::<PathBuf>("old")?, ReceiverBuilder::old)
+        .with(options.take("max_files")?, ReceiverBuilder::max_files)
+        .with(options.take("max_bytes")?, ReceiverBuilder::max_bytes);
+    let builder = if options.is_on("keep_existing")? { builder.keep_existing() } else { builder };
+    Ok(if options.is_on("secure")? { builder.secure() } else { builder })
+}
+
 impl Receiver {
+    /// The receiver, where something can come to pass while a call waits.
+    fn waiting(&self) -> PyResult<&treecast::Receiver> {
+        self.receiver.check_wait().map_err(raise)?;
+        Ok(&self.receiver)
+    }
+
     fn with_kept<T>(&self, what: impl FnOnce(&mut VecDeque<treecast::ReceiverEvent>) -> T) -> T {
         what(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -39,73 +81,48 @@ impl Receiver {
 #[pymethods]
 impl Receiver {
     #[new]
-    #[pyo3(signature = (ticket, *, folder=None, interface=None, accept=None, name=None, key=None, connect_timeout=None,
-                        reconnect=None, old=None, on_event=None))]
-    #[allow(clippy::too_many_arguments)] // They are keywords in Python.
-    fn new(
-        python: Python<'_>,
-        ticket: &str,
-        folder: Option<PathBuf>,
-        interface: Option<String>,
-        accept: Option<Py<PyAny>>,
-        name: Option<String>,
-        key: Option<String>,
-        connect_timeout: Option<f64>,
-        reconnect: Option<f64>,
-        old: Option<PathBuf>,
-        on_event: Option<Py<PyAny>>,
-    ) -> PyResult<Self> {
-        let mut builder = treecast::Receiver::builder(ticket.parse().map_err(raise)?);
-        let is_in_memory = folder.is_none();
-        builder = match folder {
+    #[pyo3(signature = (ticket, **options))]
+    fn new(python: Python<'_>, ticket: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let options = Options::new(python, "Receiver", options, &NAMES, &[("folder", "into")])?;
+        let ticket = match ticket.strip_prefix('@') {
+            Some(path) => treecast::Ticket::read(path),
+            None => ticket.parse(),
+        };
+        let into: Option<PathBuf> = options.take("into")?;
+        let is_in_memory = into.is_none();
+        let builder = treecast::Receiver::builder(ticket.map_err(raise)?);
+        let builder = match into {
             Some(folder) => builder.folder(folder),
             None => builder.in_memory(),
         };
-        if let Some(interface) = interface {
-            builder = builder.interface(interface);
-        }
-        if let Some(name) = name {
-            builder = builder.name(name);
-        }
-        if let Some(key) = key {
-            builder = builder.key(key);
-        }
-        if let Some(timeout) = connect_timeout {
-            builder = builder.connect_timeout(seconds(timeout)?);
-        }
-        if let Some(time) = reconnect {
-            builder = builder.reconnect(seconds(time)?);
-        }
-        if let Some(old) = old {
-            builder = builder.old(old);
-        }
-        if let Some(accept) = accept {
-            builder = builder.accept(move |offer| answer(&accept, offer));
-        }
-        if let Some(on_event) = on_event {
-            builder = builder.on_event(move |event| tell(&on_event, event, is_in_memory));
-        }
+        let builder = with_connection(builder, &options)?
+            .with(options.take::<Py<PyAny>>("accept")?, |builder, accept| {
+                builder.accept(move |offer| answer(&accept, offer))
+            })
+            .with(options.take::<Py<PyAny>>("on_event")?, |builder, on_event| {
+                builder.on_event(move |event| tell(&on_event, event, is_in_memory))
+            });
         let receiver = python.detach(|| builder.join()).map_err(raise)?;
         Ok(Self { receiver, is_in_memory, kept: Mutex::default() })
     }
 
     #[pyo3(signature = (timeout=None))]
     fn next_event(&self, python: Python<'_>, timeout: Option<f64>) -> PyResult<Option<ReceiverEvent>> {
+        let receiver = self.waiting()?;
         let event = match self.with_kept(VecDeque::pop_front) {
             Some(event) => Some(event),
-            None => {
-                wait(python, timeout, |time| ready(self.receiver.next_event().wait_timeout(time)))?.flatten()
-            }
+            None => wait(python, timeout, |time| ready(receiver.next_event().wait_timeout(time)))?.flatten(),
         };
         Ok(event.map(|event| ReceiverEvent::new(python, event, self.is_in_memory)))
     }
 
     fn next_batch(&self, python: Python<'_>, period: f64) -> PyResult<Option<Vec<ReceiverEvent>>> {
         let (time, start) = (seconds(period)?, Instant::now());
+        let receiver = self.waiting()?;
         let mut batch = self.with_kept(std::mem::take);
         loop {
             let left = time.saturating_sub(start.elapsed());
-            match python.detach(|| self.receiver.next_batch(left.min(LOOK))) {
+            match python.detach(|| receiver.next_batch(left.min(LOOK))) {
                 None if batch.is_empty() => return Ok(None),
                 None => break,
                 Some(events) => batch.extend(events),
@@ -133,12 +150,15 @@ impl Receiver {
         self.next_event(python, None)
     }
 
-    fn progress(&self) -> ReceiverProgress {
-        ReceiverProgress(self.receiver.progress())
+    fn progress(&self) -> PyResult<ReceiverProgress> {
+        self.receiver.check_process().map_err(raise)?;
+        Ok(ReceiverProgress(self.receiver.progress()))
     }
 
-    fn leave(&self) {
+    fn leave(&self) -> PyResult<()> {
+        self.receiver.check_process().map_err(raise)?;
         drop(self.receiver.leave());
+        Ok(())
     }
 
     #[pyo3(signature = (timeout=None))]
@@ -160,23 +180,25 @@ impl Receiver {
         if kind.is_none() {
             wait_if_nobody_has(python, &self.receiver.finish())?;
         } else {
-            self.leave();
+            self.leave()?;
         }
         Ok(false)
     }
 }
 
 impl Drop for Receiver {
-    /// Waits for the end of a session that may still call `accept` and `on_event`, which need what this thread has of Python.
+    /// Waits for the end of a session that may still call `accept` and `on_event`, which need what this thread has of Python. In one of
+    /// these two, and in a child that was forked, it does not wait.
     fn drop(&mut self) {
         let end = self.receiver.leave();
         Python::attach(|python| python.detach(|| drop(end.wait_timeout(LEAVING_TIME))));
     }
 }
 
-/// Whether the program wants an object, and under which name. An exception is printed, and the object is refused.
-fn answer(accept: &Py<PyAny>, offer: &treecast::Offer<'_>) -> Answer {
-    Python::attach(|python| {
+/// Whether the program wants an object, and under which name. An exception is printed, and the object is refused. When Python ends, so
+/// are all objects.
+pub fn answer(accept: &Py<PyAny>, offer: &treecast::Offer<'_>) -> Answer {
+    let asked = gate::enter(|python| {
         let offer = Offer { name: offer.name().to_owned(), size: offer.len() };
         let answer = accept.call1(python, (offer,)).and_then(|answer| match answer.extract(python) {
             Ok(name) => Ok(Answer::TakeAs(name)),
@@ -186,12 +208,13 @@ fn answer(accept: &Py<PyAny>, offer: &treecast::Offer<'_>) -> Answer {
             error.write_unraisable(python, Some(accept.bind(python)));
             Answer::Refuse
         })
-    })
+    });
+    asked.unwrap_or(Answer::Refuse)
 }
 
-/// Gives an event to the program's function. An exception is printed.
+/// Gives an event to the program's function. An exception is printed. When Python ends, the event is lost.
 fn tell(on_event: &Py<PyAny>, event: treecast::ReceiverEvent, is_in_memory: bool) {
-    Python::attach(|python| {
+    gate::enter(|python| {
         let event = ReceiverEvent::new(python, event, is_in_memory);
         if let Err(error) = on_event.call1(python, (event,)) {
             error.write_unraisable(python, Some(on_event.bind(python)));

@@ -112,7 +112,7 @@ fn programs_of_all_languages_exchange_files_and_memory() {
     }
 }
 
-/// Each program has 30 lines, as issue and paper want them short. Its description and empty lines are not counted.
+/// Each program has 30 lines, short as those of the paper. Its description and empty lines are not counted.
 #[test]
 fn programs_are_short() {
     let mut count = 0;

@@ -7,8 +7,8 @@ use treecast_proto::tfmcc::Control;
 use treecast_sim::{
     network::{Loss, generator},
     tfmcc::{
-        Flow, Policer, Scenario, Span,
-        groups::{self, Host, Lie, Session},
+        Flow, Lie, Policer, Scenario, Span,
+        groups::{self, Host, Session},
         run,
     },
 };
@@ -153,8 +153,8 @@ fn faults() {
         plan.faults.loss = Loss::Bursts { enter: 0.002, leave: 0.2, lost: 1.0, outside: 0.0 };
     });
     show("own loss", &|plan| plan.faults.own_loss = 0.02);
-    show("lies high", &|plan| plan.faults.lie = Some(10.0));
-    show("lies low", &|plan| plan.faults.lie = Some(0.1));
+    show("lies high", &|plan| plan.faults.lies = vec![Lie::Factor(10.0)]);
+    show("lies low", &|plan| plan.faults.lies = vec![Lie::Factor(0.1)]);
 }
 
 fn narrowing() {
@@ -228,7 +228,7 @@ fn start(mbit: u64, ms: f64) {
 fn map() {
     const ROUND_TRIPS: [f64; 7] = [1.0, 5.0, 20.0, 50.0, 100.0, 200.0, 300.0];
     let rows = [0.0, 0.001, 0.005, 0.01, 0.02, 0.05];
-    let auto = Flow::Auto { receivers: 3, has_liar: false };
+    let auto = Flow::Auto { receivers: 3 };
     let flows = [("auto", MODEL), ("tfmcc", auto), ("CUBIC", Flow::Cubic), ("BBR", Flow::Bbr)];
     for mbit in [10, 100, 1000] {
         for (name, flow) in flows {

@@ -248,9 +248,10 @@ impl Graph {
     /// when it is lost.
     pub fn carry(&mut self, now: Instant, cable: usize, len: usize) -> Option<Instant> {
         let cable = &mut self.cables[cable];
-        if cable.is_cut {
+        if cable.is_cut || !cable.link.fits(len) {
             return None;
         }
+        cable.link.begin_super_packet();
         let through = cable.link.squeeze(now, len + ETHERNET_BYTES)?;
         cable.carried.packets += 1;
         cable.carried.bytes += (len + ETHERNET_BYTES) as u64;

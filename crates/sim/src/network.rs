@@ -23,6 +23,26 @@ pub enum Loss {
     /// packets are lost with probability `lost`. With probability `leave` the burst ends. Outside of bursts,
     /// packets are lost with probability `outside`.
     Bursts { enter: f64, leave: f64, lost: f64, outside: f64 },
+    /// One packet of each period is lost.
+    Periodic(Period),
+}
+
+/// A loss that comes again after the same number of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Period {
+    /// The number of packets of which one is lost, at least 1.
+    pub every: u64,
+    /// The number of packets before the first that is lost.
+    pub phase: u64,
+    /// Whether a super-packet counts as one packet, and is lost as a whole.
+    pub is_of_super_packets: bool,
+}
+
+impl Period {
+    /// Whether the packet with this number, counted from 0, is lost.
+    pub fn loses(self, number: u64) -> bool {
+        number % self.every.max(1) == self.phase % self.every.max(1)
+    }
 }
 
 /// What a link does to packets.
@@ -44,6 +64,9 @@ pub struct Path {
     pub cut_at: Option<Duration>,
     /// The probability that TCP has to send a control message to this receiver again, after its timeout.
     pub control_loss: f64,
+    /// The length of the longest packet that gets through, in bytes of IP. Longer ones vanish, and nobody is told.
+    /// `None`: no limit.
+    pub longest: Option<usize>,
 }
 
 impl Path {
@@ -58,6 +81,7 @@ impl Path {
             duplicated: 0.0,
             cut_at: None,
             control_loss: 0.0,
+            longest: None,
         }
     }
 }
@@ -67,6 +91,8 @@ impl Path {
 pub struct Link {
     path: Path,
     in_burst: bool,
+    /// The number of packets, and of super-packets and single packets, that have come to where they get lost.
+    counts: (u64, u64),
     random: ChaCha8Rng,
     narrow: Option<Narrow>,
     /// The time at which everything has passed the narrow part that waits in front of it now.
@@ -128,6 +154,7 @@ impl Link {
         Self {
             path,
             in_burst: false,
+            counts: (0, 0),
             random,
             narrow: None,
             free_at,
@@ -157,6 +184,16 @@ impl Link {
     /// Sets the loss from now on. `None`: the loss of the link's path.
     pub fn lose(&mut self, loss: Option<Loss>) {
         self.other_loss = loss;
+    }
+
+    /// Takes note that a super-packet comes, or a packet by itself. Its packets follow.
+    pub fn begin_super_packet(&mut self) {
+        self.counts.1 += 1;
+    }
+
+    /// Whether a packet of `len` bytes of IP is short enough for the link.
+    pub fn fits(&self, len: usize) -> bool {
+        self.path.longest.is_none_or(|longest| len <= longest)
     }
 
     /// Returns when a packet of `len` bytes that is sent now has passed the narrow part. None: too much waits
@@ -229,6 +266,8 @@ impl Link {
     }
 
     fn loses(&mut self) -> bool {
+        let packet = self.counts.0;
+        self.counts.0 += 1;
         match self.other_loss.unwrap_or(self.path.loss) {
             Loss::Uniform(lost) => self.random.random_bool(lost),
             Loss::Bursts { enter, leave, lost, outside } => {
@@ -240,6 +279,10 @@ impl Link {
                     (false, outside) => self.random.random_bool(outside),
                 }
             }
+            Loss::Periodic(period) if period.is_of_super_packets => {
+                period.loses(self.counts.1.saturating_sub(1))
+            }
+            Loss::Periodic(period) => period.loses(packet),
         }
     }
 
@@ -412,6 +455,28 @@ mod tests {
         assert!((900..1_100).contains(&uniform) && together < 200, "{uniform} {together}");
         let (bursty, together) = losses(Loss::Bursts { enter: 0.01, leave: 0.09, lost: 1.0, outside: 0.0 });
         assert!((600..1_400).contains(&bursty) && together > bursty * 8 / 10, "{bursty} {together}");
+    }
+
+    #[test]
+    fn a_periodic_loss_takes_one_of_each_period_of_packets_or_super_packets() {
+        for (is_of_super_packets, expected) in [(false, [1, 4, 7, 10]), (true, [3, 4, 5, 12])] {
+            let loss = Loss::Periodic(Period { every: 3, phase: 1, is_of_super_packets });
+            let mut link = Link::new(Path { loss, ..Path::clean(Duration::ZERO) }, generator(1, 0));
+            let fates = (0..13).filter(|packet| {
+                if packet % 3 == 0 {
+                    link.begin_super_packet();
+                }
+                link.carry(at(0)).is_empty()
+            });
+            assert_eq!(fates.collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn packets_that_are_too_long_do_not_fit() {
+        let link = Link::new(Path { longest: Some(1_500), ..Path::clean(Duration::ZERO) }, generator(1, 0));
+        assert!(link.fits(1_500) && !link.fits(1_501));
+        assert!(Link::new(Path::clean(Duration::ZERO), generator(1, 0)).fits(usize::MAX));
     }
 
     #[test]

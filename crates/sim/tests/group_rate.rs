@@ -7,7 +7,7 @@ use rand::RngExt;
 use treecast_proto::tfmcc::Control;
 use treecast_sim::{
     network::{Loss, generator},
-    tfmcc::{Figures, Flow, Policer, Scenario, run},
+    tfmcc::{Figures, Flow, Lie, Policer, Scenario, run},
 };
 
 const MODEL: Flow = Flow::Model { receivers: 3 };
@@ -213,7 +213,7 @@ fn few_reports_reach_the_sender_whatever_the_size_of_the_group() {
 fn a_receiver_that_lies_high_does_not_flood_the_others() {
     for seed in seeds(3) {
         let mut plan = alone(seed, SHARED_BPS, ROUND_TRIP, 1.0);
-        plan.faults.lie = Some(10.0);
+        plan.faults.lies = vec![Lie::Factor(10.0)];
         let flow = &run(&plan)[0];
         let (used, lost) =
             (used(flow, SHARED_BPS, seconds(3), plan.length), flow.lost(seconds(3), plan.length));
@@ -227,12 +227,62 @@ fn a_receiver_that_lies_wildly_is_of_little_consequence() {
     // What seed 5 said was taken for chance losses.
     for seed in seeds(3).chain([5]) {
         let mut plan = alone(seed, SHARED_BPS, ROUND_TRIP, 1.0);
-        plan.flows =
-            vec![(Flow::Auto { receivers: 4, has_liar: true }, seconds(0)), (Flow::Cubic, seconds(1))];
+        plan.flows = vec![(Flow::Auto { receivers: 4 }, seconds(0)), (Flow::Cubic, seconds(1))];
         plan.length = seconds(20);
         let flows = run(&plan);
         let share = used(&flows[1], SHARED_BPS, seconds(4), seconds(20));
         assert!(share > 0.2, "seed {seed}: {share}");
+    }
+}
+
+/// What a TCP connection and a sender get of a link, on average over some seeds. The sender has receivers behind it, of which the first
+/// ones lie.
+fn beside_tcp(receivers: usize, lies: &[Lie], mute: usize, length: Duration) -> [f64; 2] {
+    let seeds = seeds(4);
+    let (count, mut sums) = (seeds.end as f64, [0.0; 2]);
+    for seed in seeds {
+        let mut plan = alone(seed, SHARED_BPS, ROUND_TRIP, 1.0);
+        plan.flows = vec![(Flow::Model { receivers }, seconds(0)), (Flow::Cubic, seconds(1))];
+        (plan.faults.lies, plan.faults.mute, plan.length) = (lies.to_vec(), mute, length);
+        for (sum, flow) in sums.iter_mut().rev().zip(run(&plan)) {
+            *sum += used(&flow, SHARED_BPS, seconds(3), plan.length) / count;
+        }
+    }
+    sums
+}
+
+/// One of four receivers lies, or two do, and never ask for what they lack. The others are honest.
+#[test]
+fn liars_of_every_kind_take_nothing_from_tcp() {
+    let [without, _] = beside_tcp(4, &[], 0, seconds(40));
+    let late = |millis| Lie::HasAllLate(Duration::from_millis(millis));
+    let liars: [&[Lie]; 13] = [
+        &[Lie::HasAll],
+        &[Lie::HasAllAndBearsLittle],
+        &[Lie::HasNothing],
+        &[Lie::HasMoreThanSent],
+        &[late(500)],
+        &[late(3_000)],
+        &[Lie::Alternates(Duration::from_millis(300))],
+        &[Lie::Alternates(seconds(3))],
+        &[Lie::Jumps],
+        &[Lie::Silences],
+        &[Lie::Wild],
+        &[Lie::HasAllAndBearsLittle, Lie::Silences],
+        &[Lie::HasAll, Lie::Silences],
+    ];
+    let shares = liars.map(|lies| (beside_tcp(4, lies, lies.len(), seconds(40))[0] / without, lies));
+    let taken: Vec<_> = shares.into_iter().filter(|(share, _)| *share < 0.9).collect();
+    assert!(taken.is_empty(), "{taken:.2?} of {without:.2}");
+}
+
+/// No other receiver is there, but the liar asks for what it lacks. It is found out after some seconds of a minute.
+#[test]
+fn who_lies_alone_and_asks_for_what_it_lacks_is_found_out() {
+    let [without, _] = beside_tcp(1, &[], 0, seconds(60));
+    for lie in [Lie::HasAll, Lie::HasMoreThanSent, Lie::Jumps, Lie::HasAllLate(seconds(3))] {
+        let share = beside_tcp(1, &[lie], 0, seconds(60))[0] / without;
+        assert!(share > 0.9, "{share:.2} of {without:.2} with {lie:?}");
     }
 }
 
@@ -333,7 +383,7 @@ fn a_floor_above_the_capacity_holds() {
 #[test]
 fn tfmcc_is_still_slowed_down_by_random_losses() {
     let mut plan = alone(1, SHARED_BPS, ROUND_TRIP, 1.0);
-    plan.flows[0].0 = Flow::Auto { receivers: 3, has_liar: false };
+    plan.flows[0].0 = Flow::Auto { receivers: 3 };
     plan.control = Control::Tfmcc;
     plan.faults.loss = Loss::Uniform(0.01);
     let used = used(&run(&plan)[0], SHARED_BPS, seconds(3), plan.length);

@@ -7,7 +7,10 @@ use std::time::Duration;
 use rand::RngExt;
 use treecast_sim::{
     network::generator,
-    tfmcc::groups::{Host, Lie, Outcome, Session, run},
+    tfmcc::{
+        Lie,
+        groups::{Host, Outcome, Session, run},
+    },
 };
 
 const RATE_BPS: u64 = 20_000_000;
@@ -55,6 +58,35 @@ fn nor_does_one_that_ignores_calls() {
         let left = left_by(seed, 40, Host { lie: Lie::Factor(0.1), follows_calls: false, ..HONEST });
         assert!(left > 0.95, "{left}, seed {seed}");
     }
+}
+
+/// Whichever of these one of six receivers says, the others have at least this share of what they have without it, in a minute.
+#[track_caller]
+fn assert_left_beside(least: f64, lies: &[Lie]) {
+    let each = seeds(1).flat_map(|seed| lies.iter().map(move |lie| (seed, *lie)));
+    let shares = each.map(|(seed, lie)| (left_by(seed, 40, Host { lie, ..HONEST }), lie, seed));
+    let taken: Vec<_> = shares.filter(|(left, ..)| *left <= least).collect();
+    assert!(taken.is_empty(), "{taken:.2?}");
+}
+
+#[test]
+fn liars_of_every_kind_leave_the_others_what_they_had() {
+    let claims =
+        [Lie::HasAll, Lie::HasAllAndBearsLittle, Lie::HasNothing, Lie::HasMoreThanSent, Lie::Silences];
+    assert_left_beside(0.9, &claims);
+    // It feigns a slow path by turns, so it takes longer until it is called away.
+    assert_left_beside(0.6, &[Lie::Wild]);
+}
+
+#[test]
+fn liars_that_are_late_or_change_their_word_leave_the_others_what_they_had() {
+    let changing = [
+        Lie::HasAllLate(Duration::from_millis(500)),
+        Lie::HasAllLate(Duration::from_secs(3)),
+        Lie::Alternates(Duration::from_secs(2)),
+        Lie::Jumps,
+    ];
+    assert_left_beside(0.9, &changing);
 }
 
 #[test]

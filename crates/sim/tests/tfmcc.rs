@@ -9,7 +9,7 @@ use rand::RngExt;
 use treecast_proto::tfmcc::Control;
 use treecast_sim::{
     network::generator,
-    tfmcc::{Faults, Figures, Flow, Scenario, run},
+    tfmcc::{Faults, Figures, Flow, Lie, Scenario, run},
 };
 
 /// How many seeds each claim on shares is tried with. Other claims are tried with fewer.
@@ -24,7 +24,7 @@ fn scenario(seed: u64, others: &[Flow]) -> Scenario {
     let mut random = generator(seed, 0);
     let product = (RATE_BPS as f64 / 8.0 * ROUND_TRIP.as_secs_f64()) as u64;
     let receivers = random.random_range(1..=20);
-    let first = Flow::Auto { receivers, has_liar: false };
+    let first = Flow::Auto { receivers };
     let mut start = || Duration::from_millis(random.random_range(0..2_000));
     let flows = std::iter::once(first).chain(others.iter().copied()).map(|flow| (flow, start())).collect();
     Scenario {
@@ -82,7 +82,7 @@ fn share(flows: &[Figures]) -> f64 {
     delivered(0) / delivered(1)
 }
 
-/// Six seeds in 400 give more than twice, up to 2.8 (docs/decisions/congestion-control.md). Three of them are among the first
+/// Six seeds in 400 give more than twice, up to 2.8 (docs/results/congestion-control.md). Three of them are among the first
 /// hundred.
 #[test]
 fn against_tcp_it_gets_between_half_and_twice() {
@@ -97,7 +97,7 @@ fn against_another_of_its_kind_it_gets_between_half_and_twice() {
         0.5..=2.0,
         |seed| {
             let receivers = seed as usize % 5 + 1;
-            scenario(seed, &[Flow::Auto { receivers, has_liar: false }])
+            scenario(seed, &[Flow::Auto { receivers }])
         },
         share,
     );
@@ -150,7 +150,7 @@ fn with_nothing_but_retransmissions_to_send_it_keeps_its_rate() {
 #[test]
 fn a_thousand_receivers_do_not_all_speak() {
     let plan = |seed| Scenario {
-        flows: vec![(Flow::Auto { receivers: 1_000, has_liar: false }, Duration::ZERO)],
+        flows: vec![(Flow::Auto { receivers: 1_000 }, Duration::ZERO)],
         rates_bps: vec![(Duration::ZERO, RATE_BPS / 10)],
         queue_bytes: 50_000,
         length: seconds(10),
@@ -181,7 +181,8 @@ fn a_cut_cable_takes_the_rate_down_and_it_comes_back() {
 fn a_receiver_that_lies_is_of_little_consequence() {
     for seed in 0..20 {
         let mut plan = scenario(seed, &[Flow::Cubic]);
-        plan.flows[0].0 = Flow::Auto { receivers: 4, has_liar: true };
+        plan.flows[0].0 = Flow::Auto { receivers: 4 };
+        plan.faults.lies = vec![Lie::Wild];
         plan.length = seconds(20);
         let flows = run(&plan);
         let share = flows[1].delivered_bps(seconds(4), seconds(20)) / RATE_BPS as f64;

@@ -100,6 +100,7 @@ fn sender_config(random: &mut ChaCha8Rng) -> SenderConfig {
         repair: repair(random),
         block_len: [100, 1420, u16::MAX][random.random_range(0..3)],
         slower_run_lens: vec![64_000; random.random_range(0..3)],
+        slower_groups_mend: random.random_bool(0.5),
         max_run_len: [1, 64_000][random.random_range(0..2)],
         retransmission_timeout_factor: [None, Some(0.0), Some(1e300), Some(f64::NAN)]
             [random.random_range(0..4)],

@@ -8,11 +8,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let usage = "send_files INTERFACE RECEIVERS FILE...";
     let (interface, receivers) = arguments.next().zip(arguments.next()).ok_or(usage)?;
-    let group = Group::builder().interface(interface).wait_for(receivers.parse()?).start()?;
+    let group = Group::builder().interface(interface).wait(receivers.parse()?).start()?;
     println!("{}", group.ticket());
 
     for file in arguments {
-        group.send(Object::file(file).retransmission_factor(50.0))?;
+        group.send(Object::file(file).retx_factor(50.0))?;
     }
     let end = group.close();
     for event in group.events() {

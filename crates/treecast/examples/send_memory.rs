@@ -9,14 +9,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [interface, receivers, count] = arguments.as_slice() else {
         return Err("send_memory INTERFACE RECEIVERS COUNT".into());
     };
-    let group = Group::builder().interface(interface).wait_for(receivers.parse()?).start()?;
+    let group = Group::builder().interface(interface).wait(receivers.parse()?).start()?;
     println!("{}", group.ticket());
 
     let mut sent = Vec::new();
     for number in 0..count.parse()? {
         group.room().wait();
         let product = Object::bytes(format!("product/{number}"), format!("{number}\n"));
-        sent.push(group.send(product.retransmission_factor(10.0))?);
+        sent.push(group.send(product.retx_factor(10.0))?);
     }
     let end = group.close();
     let complete = sent.iter().filter(|product| product.wait().is_complete()).count();

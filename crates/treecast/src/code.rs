@@ -8,23 +8,25 @@ use treecast_driver::code::{self, Counter};
 pub use treecast_driver::code::{Code, CodeError, News, looks_like_code};
 use treecast_host::interface::Interface;
 
-use crate::{Error, ErrorKind, Stop, Ticket, discovery::Interfaces};
+use crate::{Error, ErrorKind, Stop, Ticket, discovery::Interfaces, limits::bounded, place::OfProcess};
 
 /// Gets the ticket of the sender that offers it for this code, within this time or until `stop` is requested.
 ///
 /// # Errors
 /// [`ErrorKind::Ticket`] if no sender has the code, and [`ErrorKind::Stopped`] if `stop` was requested.
 pub fn ask(code: &Code, interfaces: &Interfaces, time: Duration, stop: &Stop) -> Result<Ticket, Error> {
-    code::ask(code, &interfaces.0, time, stop).map(Ticket).map_err(|error| match stop.is_requested() {
-        true => Error::new(ErrorKind::Stopped, "interrupted: nothing was received"),
-        false => Error::of(ErrorKind::Ticket, error),
+    code::ask(code, &interfaces.0, bounded(time), stop).map(Ticket).map_err(|error| {
+        match stop.is_requested() {
+            true => Error::new(ErrorKind::Stopped, "interrupted: nothing was received"),
+            false => Error::of(ErrorKind::Ticket, error),
+        }
     })
 }
 
 /// A ticket that is given to whoever has the code, until this is dropped.
 pub struct Offer {
     code: Code,
-    _counter: Counter,
+    _counter: OfProcess<Counter>,
 }
 
 impl Offer {
@@ -45,7 +47,7 @@ impl Offer {
             |error| Error::new(ErrorKind::Network, format!("cannot offer the ticket for a code: {error}"));
         let code = code::draw().map_err(failed)?;
         let counter = Counter::open(code, ticket.to_string(), &interface, on_news);
-        Ok(Self { code, _counter: counter.map_err(failed)? })
+        Ok(Self { code, _counter: OfProcess::new(counter.map_err(failed)?) })
     }
 
     /// The code.

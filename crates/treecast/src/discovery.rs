@@ -12,9 +12,9 @@ use treecast_host::{interface::Interface, poller};
 /// The reason why an announcement is refused.
 pub use treecast_proto::announced::Refusal;
 /// What a sender announces of its session, signed by it.
-pub use treecast_wire::announcement::Announcement;
+pub use treecast_wire::announcement::{Announcement, Audience, ForStanding};
 
-use crate::{Error, ErrorKind, Stop, keys::PublicKey};
+use crate::{Error, ErrorKind, Stop, keys::PublicKey, limits::bounded};
 
 /// Network interfaces of this host.
 #[derive(Debug, Clone)]
@@ -49,7 +49,8 @@ pub fn listen(
     let mut listener = Listener::open(&interfaces.0, Default::default()).map_err(|error| {
         Error::new(ErrorKind::Network, format!("cannot listen for announcements: {error}"))
     })?;
-    let end = Instant::now() + time;
+    listener.problem().into_iter().for_each(|line| on_news(News::Problem(line)));
+    let end = Instant::now() + bounded(time);
     loop {
         let next = listener.turn(on_news)?;
         let left = end.saturating_duration_since(Instant::now());

@@ -38,6 +38,8 @@ pub enum ErrorKind {
     Closed,
     /// The session was stopped before anything was sent or received.
     Stopped,
+    /// A function that a session calls has waited for this session, which waits for the function.
+    Deadlock,
     /// The operating system refused something else.
     System,
 }
@@ -105,7 +107,9 @@ pub(crate) fn of_send(error: SendError) -> Error {
         | SendError::Listen { .. }
         | SendError::Send { .. } => ErrorKind::Network,
         SendError::Options(_) | SendError::Contents(_) | SendError::SessionFile(_) => ErrorKind::Options,
-        SendError::NoReceivers { .. } | SendError::NoListener { .. } => ErrorKind::NoReceivers,
+        SendError::NoReceivers { .. } | SendError::NotThere { .. } | SendError::NoListener { .. } => {
+            ErrorKind::NoReceivers
+        }
         SendError::Interrupted => ErrorKind::Stopped,
         SendError::Security(_) => ErrorKind::Key,
         SendError::Listeners(_) | SendError::Announce(_) | SendError::Io(_) => ErrorKind::System,
@@ -119,15 +123,17 @@ pub(crate) fn of_receive(error: ReceiveError) -> Error {
         ReceiveError::Target(_) => ErrorKind::File,
         ReceiveError::Interface(_)
         | ReceiveError::Udp(_)
+        | ReceiveError::Family(_)
         | ReceiveError::PortInUse { .. }
         | ReceiveError::CopiesPortInUse { .. }
         | ReceiveError::NoPort { .. } => ErrorKind::Network,
         ReceiveError::Unreachable { .. } | ReceiveError::Dropped(_) | ReceiveError::OtherVersion(_) => {
             ErrorKind::Unreachable
         }
-        ReceiveError::WrongKey { .. } | ReceiveError::NotAdmitted(_) | ReceiveError::Security { .. } => {
-            ErrorKind::NotAdmitted
-        }
+        ReceiveError::WrongKey { .. }
+        | ReceiveError::NotAdmitted(_)
+        | ReceiveError::NotMeant(_)
+        | ReceiveError::Security { .. } => ErrorKind::NotAdmitted,
         ReceiveError::Plain
         | ReceiveError::SenderKey
         | ReceiveError::NoSecret

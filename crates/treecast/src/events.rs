@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::wait::Watched;
+use crate::{place::Place, wait::Watched};
 
 /// The largest number of events that wait to be read.
 const MOST_UNREAD: usize = 1 << 16;
@@ -24,6 +24,7 @@ pub(crate) struct Events<E> {
     callback: Option<Mutex<Callback<E>>>,
     /// The event that tells how many others were lost.
     missed: fn(u64) -> E,
+    place: Place,
 }
 
 struct Queue<E> {
@@ -33,9 +34,9 @@ struct Queue<E> {
 }
 
 impl<E> Events<E> {
-    pub fn new(callback: Option<Callback<E>>, missed: fn(u64) -> E) -> Self {
+    pub fn new(callback: Option<Callback<E>>, missed: fn(u64) -> E, place: Place) -> Self {
         let queue = Queue { events: VecDeque::new(), missed: 0, has_ended: false };
-        Self { queue: Watched::new(queue), callback: callback.map(Mutex::new), missed }
+        Self { queue: Watched::new(queue), callback: callback.map(Mutex::new), missed, place }
     }
 
     /// Tells an event. If too many are unread, the oldest one is lost.
@@ -84,14 +85,28 @@ impl<E> fmt::Debug for Events<E> {
 pub struct NextEvent<'a, E>(pub(crate) &'a Events<E>);
 
 impl<E> NextEvent<'_, E> {
-    /// Blocks this thread until there is an event. `None` after the last one.
+    /// Blocks this thread until there is an event. `None` after the last one. A function that the session calls gets only what is
+    /// there, because no event comes while it waits; and a child that was forked gets none.
     pub fn wait(self) -> Option<E> {
-        self.0.queue.wait(|queue| self.0.take(queue))
+        match self.0.place.can_wait() {
+            true => self.0.queue.wait(|queue| self.0.take(queue)),
+            false => {
+                if let Poll::Ready(event) = self.wait_timeout(Duration::ZERO) {
+                    event
+                } else {
+                    None
+                }
+            }
+        }
     }
 
     /// Blocks this thread for at most this time. [`Poll::Pending`] if no event came. Zero takes only what is there: the paper's
     /// GetNextEvent (interdomain-2013, section 4.6.2), whose status is QUEUE_EMPTY then.
     pub fn wait_timeout(self, time: Duration) -> Poll<Option<E>> {
+        if !self.0.place.is_in_process() {
+            return Poll::Ready(None);
+        }
+        let time = if self.0.place.is_in_thread() { Duration::ZERO } else { time };
         let event = self.0.queue.wait_timeout(time, |queue| self.0.take(queue));
         event.map_or(Poll::Pending, Poll::Ready)
     }
@@ -111,7 +126,7 @@ mod tests {
 
     #[test]
     fn events_come_in_order_and_lost_ones_are_counted() {
-        let events = Events::new(None, |missed| usize::MAX - missed as usize);
+        let events = Events::new(None, |missed| usize::MAX - missed as usize, Place::new());
         let next = |time| NextEvent(&events).wait_timeout(Duration::from_millis(time));
         assert_eq!(next(1), Poll::Pending);
         (0..MOST_UNREAD + 3).for_each(|event| events.tell(event));

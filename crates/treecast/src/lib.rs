@@ -8,10 +8,10 @@
 //! use treecast::{Group, Object, Receiver, ReceiverEvent};
 //!
 //! # fn main() -> Result<(), treecast::Error> {
-//! let group = Group::builder().interface("lo").wait_for(2).start()?;
+//! let group = Group::builder().interface("lo").wait(2).start()?;
 //! let join = || Receiver::builder(group.ticket().clone()).interface("lo").in_memory().join();
 //! let receivers = [join()?, join()?];
-//! group.send(Object::bytes("temperature", "21.5").retransmission_factor(10.0))?;
+//! group.send(Object::bytes("temperature", "21.5").retx_factor(10.0))?;
 //! let report = group.close().wait()?;
 //! assert_eq!(report.receivers.len(), 2);
 //! for receiver in &receivers {
@@ -78,11 +78,13 @@ pub mod discovery;
 mod error;
 mod events;
 mod group;
+mod kept;
 pub mod keys;
 pub mod limits;
 mod object;
 mod observers;
 pub mod options;
+mod place;
 pub mod reason;
 mod receiver;
 mod report;
@@ -99,6 +101,7 @@ pub use events::NextEvent;
 pub use group::{
     Delivery, Fanout, Group, GroupBuilder, GroupEvent, GroupProgress, Rate, Repair, Room, Scope, Transfer,
 };
+pub use kept::KeptState;
 pub use object::{Object, ObjectId};
 pub use receiver::{
     Answer, ObjectKind, Offer, Received, Receiver, ReceiverBuilder, ReceiverEvent, ReceiverProgress,
@@ -106,6 +109,6 @@ pub use receiver::{
 pub use report::{GroupReport, ReceiverOutcome, ReceiverReport};
 pub use session::Finish;
 pub use ticket::Ticket;
-pub use treecast_driver::{files::check_name, udp::check_group};
+pub use treecast_driver::{files::check_name, send::Starter, udp::check_group};
 /// A request to end a session, made by a signal, after a time, or by another thread.
 pub use treecast_host::stop::Stop;

@@ -25,6 +25,18 @@ pub const LEAST_STALL_LIMIT: Duration = Duration::from_secs(2 * KEEPALIVE.as_sec
 /// The stall limit of a receiver, unless an option says otherwise.
 pub const RECEIVER_STALL_LIMIT: Duration = receive::STALL_LIMIT;
 
+/// The longest time that an option can have: 100 years. A longer one counts as this.
+pub const LONGEST_TIME: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// The time of an option, so short that no clock overflows when it is added to the present.
+pub(crate) fn bounded(time: Duration) -> Duration {
+    time.min(LONGEST_TIME)
+}
+
 /// The highest rate of a session with local groups, in bits a second, unless an option says otherwise. The sender begins far
 /// below it.
 pub const LOCAL_RATE_BPS: u64 = 100_000_000;
+
+/// The rate of a carousel that nobody has set, in bits a second. A carousel cannot slow down for anybody, and a switch without
+/// snooping sends it to every port. This is half of a port of 100 Mbit/s, the slowest that wired networks commonly have.
+pub const CAROUSEL_RATE_BPS: u64 = 50_000_000;

@@ -30,7 +30,7 @@ impl fmt::Display for ObjectId {
 ///
 /// ```
 /// # use treecast::Object;
-/// let product = Object::bytes("radar/0417", vec![1, 2, 3]).retransmission_factor(10.0);
+/// let product = Object::bytes("radar/0417", vec![1, 2, 3]).retx_factor(10.0);
 /// let image = Object::file("/srv/image.iso").named("images/today.iso");
 /// ```
 #[must_use = "an object does nothing until a group sends it"]
@@ -72,10 +72,16 @@ impl Object {
     /// The time for which the sender answers requests for retransmissions of this object, as a multiple of the time that its
     /// multicast takes: retx_timeout_factor of interdomain-2013, section 4.6.2. A small factor favours fast receivers, a large
     /// one slow receivers. 0 to 1,000,000. Without it, the object has the group's
-    /// ([`GroupBuilder::retransmission_factor`](crate::GroupBuilder::retransmission_factor)).
-    pub fn retransmission_factor(mut self, factor: f64) -> Self {
+    /// ([`GroupBuilder::retx_factor`](crate::GroupBuilder::retx_factor)).
+    pub fn retx_factor(mut self, factor: f64) -> Self {
         self.factor = Some(factor);
         self
+    }
+
+    /// See [`Object::retx_factor`].
+    #[deprecated(note = "it is called `retx_factor`, as the command's option is")]
+    pub fn retransmission_factor(self, factor: f64) -> Self {
+        self.retx_factor(factor)
     }
 
     /// What the driver sends. `hold` wraps bytes in memory. At a `compression` level, what becomes smaller by it is compressed.

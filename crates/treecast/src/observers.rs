@@ -9,7 +9,7 @@ use std::{
 use treecast_driver::{
     metrics::{self, MetricsServer},
     receive::ReceiveEvent,
-    send::SendEvent,
+    send::{ReceiverProgress, SendEvent, Starter},
     status::{self, Board, Phase, Progress, Sending, Snapshot, StatusServer},
 };
 use treecast_wire::ticket::Ticket;
@@ -42,13 +42,18 @@ impl Observers {
     ///
     /// # Errors
     /// If the address for metrics cannot be used.
-    pub fn start(progress: Progress, observed: Observed) -> Result<Self, Error> {
+    pub fn start(progress: Progress, observed: Observed, starter: Option<Starter>) -> Result<Self, Error> {
         let board = Board::new(Snapshot::new(progress));
         let metrics = observed.metrics.map(|address| metrics::serve(address, &board)).transpose();
         let metrics = metrics.map_err(|line| Error::new(ErrorKind::Network, line))?;
-        let serve = || status::serve(&board).inspect_err(|line| tracing::warn!("{line}")).ok();
+        let serve = || status::serve(&board, starter).inspect_err(|line| tracing::warn!("{line}")).ok();
         let status = observed.status.then(serve).flatten();
         Ok(Self { board, _status: status, _metrics: metrics, posted: None })
+    }
+
+    /// Where the session is shown.
+    pub fn board(&self) -> &Board {
+        &self.board
     }
 
     pub fn note_ticket(&mut self, ticket: &Ticket) {
@@ -73,10 +78,15 @@ impl Observers {
         match event {
             SendEvent::Ready { ticket } if is_iotup => self.note_iotup(ticket.group),
             SendEvent::Ready { ticket } => self.note_ticket(ticket),
-            SendEvent::Joined { joined, wanted, .. } => {
-                self.update_sender(|sending| (sending.joined, sending.wanted) = (*joined, *wanted));
+            SendEvent::Joined { receiver, address, key, joined, wanted } => {
+                self.board.update(|snapshot| {
+                    snapshot.note_joined(ReceiverProgress::joined(receiver.clone(), *address, *key));
+                });
+                self.note_there(*joined, *wanted);
             }
-            SendEvent::Left { .. } => {
+            SendEvent::WaitsFor { joined, wanted } => self.note_there(*joined, *wanted),
+            SendEvent::Left { receiver, .. } => {
+                self.board.update(|snapshot| snapshot.note_left(receiver));
                 self.update_sender(|sending| sending.joined = sending.joined.saturating_sub(1));
             }
             SendEvent::Started { .. } => self.board.update(|snapshot| snapshot.phase = Phase::Running),
@@ -86,6 +96,11 @@ impl Observers {
             }
             _ => {}
         }
+    }
+
+    /// Notes how many receivers are there, and how many the start waits for.
+    fn note_there(&mut self, joined: u32, wanted: u32) {
+        self.update_sender(|sending| (sending.joined, sending.wanted) = (joined, wanted));
     }
 
     pub fn note_receive(&mut self, event: &ReceiveEvent) {

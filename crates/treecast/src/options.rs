@@ -7,8 +7,8 @@ pub use treecast_driver::{
     local::GroupsFile,
     receive::NameFilter,
     send::{
-        Bound, CarouselOptions, Dialect, FeedSource, FolderOptions, Listed, ListedError, LocalOptions,
-        Priority, Rule, Terms,
+        Bound, CarouselOptions, Dialect, FeedSource, FolderOptions, GiveUp, Listed, ListedError,
+        LocalOptions, Priority, Rule, Terms,
     },
 };
 /// The key that senders and routers of a MEADcast domain share.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub use treecast_driver::send::CommandOutcome;
 use treecast_driver::{receive::ReceiveSummary, send::SendSummary};
 
 /// What has come of a group.
@@ -26,7 +27,7 @@ pub struct GroupReport {
 }
 
 /// What has come of a group at one receiver.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct ReceiverOutcome {
     /// The receiver's name.
@@ -47,6 +48,8 @@ pub struct ReceiverOutcome {
     pub retransmitted_bytes: u64,
     /// Why it left before the end. `None` if it did not.
     pub left: Option<String>,
+    /// How the command went that a standing receiver ran when it had everything. `None` if it ran none.
+    pub command: Option<CommandOutcome>,
 }
 
 impl GroupReport {
@@ -63,7 +66,7 @@ impl GroupReport {
         }
     }
 
-    /// Whether all objects could be sent, and every receiver has every object that it wanted.
+    /// Whether all objects could be sent, no command of a standing receiver has failed, and every receiver has every object that it wanted.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -81,6 +84,7 @@ impl ReceiverOutcome {
             failures: progress.failures,
             retransmitted_bytes: progress.retransmitted_bytes,
             left: progress.left,
+            command: progress.command,
         }
     }
 }

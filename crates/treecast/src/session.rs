@@ -6,15 +6,15 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    thread,
     time::Duration,
 };
 
-use treecast_host::stop::Stop;
+use treecast_host::{stop::Stop, thread};
 
 use crate::{
     Error,
     events::{Callback, Events},
+    place::Place,
     wait::Watched,
 };
 
@@ -26,12 +26,15 @@ type End<R> = Watched<Option<Result<R, Error>>>;
 pub(crate) struct Session<E, R> {
     pub events: Events<E>,
     pub stop: Stop,
+    pub place: Place,
     end: Arc<End<R>>,
 }
 
 impl<E: Send + 'static, R: Send + 'static> Session<E, R> {
     pub fn new(callback: Option<Callback<E>>, missed: fn(u64) -> E) -> io::Result<Self> {
-        Ok(Self { events: Events::new(callback, missed), stop: Stop::new()?, end: Arc::default() })
+        let place = Place::new();
+        let events = Events::new(callback, missed, place.clone());
+        Ok(Self { events, stop: Stop::new()?, place, end: Arc::default() })
     }
 
     /// Runs the session's thread, and keeps its result. When the result is there, the thread holds nothing of the session any
@@ -44,20 +47,31 @@ impl<E: Send + 'static, R: Send + 'static> Session<E, R> {
         let mut ending = Ending { result: Some(Err(Error::panicked())), end: self.end.clone() };
         let session = Running(self.clone());
         let body = move || {
+            session.0.place.enter();
             ending.result = Some(run(&session.0));
             drop(session);
             drop(ending);
         };
-        thread::Builder::new().name(name.into()).spawn(body).map(drop)
+        thread::spawn(name, body).map(drop)
     }
 
-    /// Waits until the session is over, for at most this time, and leaves its report to others.
+    /// Asks the session to end. A child that was forked leaves it alone.
+    pub fn request_stop(&self) {
+        if self.place.is_in_process() {
+            self.stop.request();
+        }
+    }
+
+    /// Waits until the session is over, for at most this time, and leaves its report to others. Returns at once where that cannot
+    /// come to pass.
     pub fn wait_for_end(&self, time: Duration) {
-        self.end.wait_timeout(time, |end| end.is_some().then_some(()));
+        if self.place.can_wait() {
+            self.end.wait_timeout(time, |end| end.is_some().then_some(()));
+        }
     }
 
     pub fn finish(&self) -> Finish<R> {
-        Finish { end: self.end.clone() }
+        Finish { end: self.end.clone(), place: self.place.clone() }
     }
 }
 
@@ -90,6 +104,7 @@ impl<R> Drop for Ending<R> {
 #[derive(Debug)]
 pub struct Finish<R> {
     end: Arc<End<R>>,
+    place: Place,
 }
 
 impl<R> Finish<R> {
@@ -97,13 +112,19 @@ impl<R> Finish<R> {
     ///
     /// # Errors
     /// If nothing could be sent or received. Objects and receivers that failed are in the report.
+    /// [`ErrorKind::Deadlock`](crate::ErrorKind::Deadlock) in a function that the session calls, and
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed) in a child that was forked.
     pub fn wait(self) -> Result<R, Error> {
+        self.place.check_wait()?;
         self.end.wait(take)
     }
 
     /// Blocks this thread for at most this time. `None` if the session is not over then.
     pub fn wait_timeout(&self, time: Duration) -> Option<Result<R, Error>> {
-        self.end.wait_timeout(time, take)
+        match self.place.check_wait() {
+            Ok(()) => self.end.wait_timeout(time, take),
+            Err(error) => Some(Err(error)),
+        }
     }
 }
 

@@ -1,3 +1,6 @@
-//! What sessions of this host tell of themselves, if they [answer](crate::GroupBuilder::answer_status).
+//! What sessions of this host tell of themselves, if they [answer](crate::GroupBuilder::answer_status), and orders to them.
 
-pub use treecast_driver::status::{Found, Phase, Progress, Receiving, Sending, Snapshot, find};
+pub use treecast_driver::status::{
+    Found, LastSession, Phase, Progress, Receiving, RuleStatus, Sending, Snapshot, StandingCounts,
+    StandingStatus, TakenStatus, find, order,
+};

@@ -2,9 +2,10 @@
 
 use std::{fmt, path::Path, str::FromStr};
 
+use treecast_driver::receive;
 use treecast_wire::ticket;
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, error::of_receive};
 
 /// The largest file that is read for a ticket, in bytes. No ticket is longer.
 const MAX_TICKET_FILE_LEN: u64 = 64 * 1024;
@@ -12,7 +13,7 @@ const MAX_TICKET_FILE_LEN: u64 = 64 * 1024;
 /// What a receiver needs to join a group: the sender's addresses and key, and the group's address.
 ///
 /// A ticket is a line of text ([`Display`](fmt::Display), [`FromStr`]). Whoever has it can join, unless the sender
-/// [admits](crate::GroupBuilder::admit) only some keys.
+/// [admits](crate::GroupBuilder::allow) only some keys.
 ///
 /// ```
 /// # fn main() -> Result<(), treecast::Error> {
@@ -47,6 +48,14 @@ impl Ticket {
         }
         let ticket = ticket::Ticket::from_pieces(lines).map(|(ticket, _)| Self(ticket));
         ticket.map_err(|error| failed(format!("{}: {error}", path.display())))
+    }
+
+    /// Removes the incomplete files of this session that receivers have left in a folder. Receivers that run keep theirs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::File`] if the folder cannot be used.
+    pub fn discard_unfinished(&self, folder: impl AsRef<Path>) -> Result<(), Error> {
+        receive::discard(&self.0, folder.as_ref()).map_err(of_receive)
     }
 
     /// Joins pieces of a text, such as words of a command line, until they are a ticket. Returns it with the number of pieces.

@@ -14,8 +14,9 @@ pub use treecast_driver::{
     hindrance::{Hindrance, Holder},
     receive::{Done as ReceiveDone, LocalProgress, ReceiveEvent, ReceiveProgress, ReceiveSummary, in_a_row},
     send::{
-        Done as SendDone, FanoutProgress, GroupProgress, LocalSending, NamedReceiver, Presence, RateProgress,
-        ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing, Sums, WayProgress,
+        CarouselEnd, CommandOutcome, Done as SendDone, FanoutProgress, GroupProgress, LocalSending,
+        NamedReceiver, Presence, RateProgress, ReceiverProgress, ReceiverState, SendEvent, SendProgress,
+        SendSummary, Standing, Sums, WayProgress,
     },
     words::{bytes, counted, in_one_line, scaled},
 };

@@ -51,7 +51,7 @@ async fn join<T>(mut futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec
 #[test]
 fn a_group_and_two_receivers_are_tasks_of_one_thread() {
     const OBJECTS: usize = 40;
-    let group = Group::builder().interface("lo").wait_for(2).most_outstanding(8).start().unwrap();
+    let group = Group::builder().interface("lo").wait(2).most_outstanding(8).start().unwrap();
     let join_group = || Receiver::builder(group.ticket().clone()).interface("lo").in_memory().join().unwrap();
     let receivers = [join_group(), join_group()];
     let send = async {

@@ -52,6 +52,7 @@ fn a_receiver_with_an_older_version_fetches_what_differs() {
     let (ticket, session) = run(builder);
     let mut copied = 0;
     let receiver = Receiver::builder(ticket).interface("lo").folder(scratch.path().join("into"));
+    let receiver = receiver.old(scratch.path().join("into"));
     let summary = receiver.run(&Stop::new().unwrap(), &mut |event| {
         if let ReceiveEvent::OlderVersion { bytes, .. } = event {
             copied = *bytes;

@@ -21,7 +21,7 @@ use treecast::{
 use files::{noise, scratch};
 
 fn group(receivers: u32) -> GroupBuilder {
-    Group::builder().interface("lo").wait_for(receivers)
+    Group::builder().interface("lo").wait(receivers)
 }
 
 fn receiver(group: &Group) -> ReceiverBuilder {
@@ -55,8 +55,8 @@ fn files_and_memory_reach_two_receivers() {
         [&first, &second].map(|into| receiver(&group).folder(into).name(name_of(into)).join().unwrap());
     let sent = [
         group.send_file(&path).unwrap(),
-        group.send(Object::file(&path).named("copies/image").retransmission_factor(100.0)).unwrap(),
-        group.send(Object::bytes("shared", shared.clone()).retransmission_factor(100.0)).unwrap(),
+        group.send(Object::file(&path).named("copies/image").retx_factor(100.0)).unwrap(),
+        group.send(Object::bytes("shared", shared.clone()).retx_factor(100.0)).unwrap(),
         group.send_bytes("static", b"static bytes").unwrap(),
         group.send_bytes("empty", Vec::new()).unwrap(),
     ];
@@ -281,7 +281,7 @@ fn a_full_group_has_room_again_when_an_object_is_done() {
 
 #[test]
 fn compressed_objects_arrive_as_they_were() {
-    let group = group(1).compression(3).expires_in(Duration::from_secs(60)).start().unwrap();
+    let group = group(1).compress(3).expires(Duration::from_secs(60)).start().unwrap();
     let receiver = receiver(&group).in_memory().join().unwrap();
     let (text, noise) = (b"all work and no play ".repeat(20_000), noise(300_000, 5));
     group.send_bytes("noise", noise.clone()).unwrap();
@@ -343,23 +343,23 @@ fn what_cannot_be_used_is_refused_in_one_line() {
         assert_eq!(refused(Object::bytes(name, "x")).0, ErrorKind::File, "{name:?}");
     }
     for factor in [-1.0, f64::NAN, f64::INFINITY] {
-        let (kind, line) = refused(Object::bytes("x", "x").retransmission_factor(factor));
+        let (kind, line) = refused(Object::bytes("x", "x").retx_factor(factor));
         assert!(kind == ErrorKind::Options && line.contains("0 to 1000000"), "{line}");
     }
     let kind = |builder: GroupBuilder| builder.start().unwrap_err().kind();
     assert_eq!(kind(Group::builder().interface("nowhere0")), ErrorKind::Network);
     assert_eq!(kind(Group::builder().group("192.0.2.1".parse().unwrap())), ErrorKind::Network);
     assert_eq!(kind(Group::builder().key("/no/such/key")), ErrorKind::Key);
-    assert_eq!(kind(Group::builder().admit("/no/such/list")), ErrorKind::Key);
+    assert_eq!(kind(Group::builder().allow("/no/such/list")), ErrorKind::Key);
     for builder in [
-        Group::builder().retransmission_factor(-1.0),
+        Group::builder().retx_factor(-1.0),
         Group::builder().rate(Rate::Bps(0)),
-        Group::builder().hops(0),
-        Group::builder().compression(20),
-        Group::builder().wait_for(0),
-        Group::builder().wait_for(2).wait_at_least(3),
+        Group::builder().ttl(0),
+        Group::builder().compress(20),
+        Group::builder().wait(0),
+        Group::builder().wait(2).wait_at_least(3),
         Group::builder().group("224.0.0.1".parse().unwrap()),
-        Group::builder().plain().admit(PathBuf::from("/proc/self/exe")),
+        Group::builder().plain().allow(PathBuf::from("/proc/self/exe")),
     ] {
         assert!(matches!(kind(builder), ErrorKind::Options | ErrorKind::Key));
     }

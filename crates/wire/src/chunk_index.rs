@@ -84,7 +84,8 @@ impl<'a> ChunkIndex<'a> {
     /// Parses an index.
     ///
     /// # Errors
-    /// If it is none, or its chunks are not together as long as the object.
+    /// If it is none, if a chunk other than the last is shorter than a quarter of the average, or if the chunks are not together as
+    /// long as the object. Short chunks would let a sender guess at a few bytes of a receiver's files.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         if bytes.len() as u64 > MAX_INDEX_LEN {
             return Err(ParseError::invalid("index", bytes.len(), "at most 37748792 bytes"));
@@ -107,10 +108,12 @@ impl<'a> ChunkIndex<'a> {
             return Err(ParseError::Truncated { field: "chunk", have: rest.len(), need: ENTRY_LEN });
         }
         let index = Self { average, size, entries };
-        let mut total = 0;
-        for Chunk { len, .. } in index.chunks() {
-            if len == 0 || len as usize > average as usize * SPREAD {
-                return Err(ParseError::invalid("length of a chunk", len, "1 to four times the average"));
+        let (mut total, last) = (0, index.entries.len().saturating_sub(1));
+        for (place, Chunk { len, .. }) in index.chunks().enumerate() {
+            let least = if place == last { 1 } else { average / SPREAD as u32 };
+            if len < least || len as usize > average as usize * SPREAD {
+                let expected = "a quarter of the average to four times it; the last chunk may be shorter";
+                return Err(ParseError::invalid("length of a chunk", len, expected));
             }
             total += u64::from(len);
         }

@@ -131,6 +131,11 @@ listed! {
         /// A run of blocks whose bytes are all zero, in place of the blocks: for the whole group, or sent again to one
         /// receiver.
         Zeros = 1 << 0 | 1 << 1,
+        /// Receiver to sender, the first message on a control connection of its own: how the command went that a standing
+        /// receiver has run.
+        CommandResult = 1 << 0 | 1 << 2,
+        /// A part of a BeginOfFile that is too long for one packet to the group.
+        BeginOfFilePart = 1 << 1 | 1 << 2,
     }
 }
 

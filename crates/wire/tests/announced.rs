@@ -6,7 +6,7 @@ mod vectors;
 
 use proptest::prelude::*;
 use treecast_wire::{
-    announcement::{self, Announcement},
+    announcement::{self, Announcement, Audience, ForStanding},
     code::{self, Answer, Status},
     header::SessionId,
     sap::{self, Packet},
@@ -25,6 +25,15 @@ fn announcement() -> Announcement {
     let mut announcement = Announcement::new("büro image", ticket).expect("a good name");
     (announcement.number, announcement.valid_seconds) = (1_795_000_000_123, 200);
     (announcement.objects, announcement.bytes) = (3, 1 << 32);
+    announcement.begun = 1_794_000_000_000;
+    announcement
+}
+
+/// The same session, for receivers that the sender has a list of.
+fn named() -> Announcement {
+    let standing = ForStanding::Named { list: 0xfeed_0007 };
+    let mut announcement = announcement();
+    announcement.audience = Audience { people: false, standing, awaits_results: true };
     announcement
 }
 
@@ -34,6 +43,9 @@ fn the_vectors_hold_what_is_announced_and_exchanged() {
     vectors::must_hold("announcement-session", &bytes, &format!("{}\n", announcement()));
     assert_eq!(Announcement::parse(&bytes), Ok((announcement(), [9; 64])));
     assert_eq!(announcement().signed_bytes()[30..], bytes[..bytes.len() - 64]);
+    let to_named = named().to_bytes(&[9; 64]);
+    vectors::must_hold("announcement-named", &to_named, &format!("{}\n", named()));
+    assert_eq!(Announcement::parse(&to_named), Ok((named(), [9; 64])));
     for (name, origin) in [("ipv4", "192.0.2.1"), ("ipv6", "fd00::1")] {
         let packet = Packet {
             is_deletion: false,
@@ -72,10 +84,18 @@ fn what_is_no_announcement_is_refused() {
         changed[at] = value;
         Announcement::parse(&changed).expect_err("it is not valid").to_string()
     };
-    assert!(error(3, b'2').starts_with("magic: "));
+    assert!(error(3, b'1').starts_with("magic: "), "the version before");
     assert!(error(13, 1).starts_with("validity: "), "more than an hour");
-    assert!(error(31, 7).starts_with("name: "));
-    assert!(error(60, b'!').starts_with("ticket: "));
+    assert!(error(44, 7).starts_with("name: "));
+    assert!(error(73, b'!').starts_with("ticket: "));
+    for (audience, list) in [(0, 0), (8, 0), (17, 0), (4, 1), (5, 0), (1, 1), (2, 1)] {
+        let line = {
+            let mut changed = bytes.clone();
+            (changed[36], changed[40]) = (audience, list);
+            Announcement::parse(&changed).expect_err("it is for nobody").to_string()
+        };
+        assert!(line.starts_with("audience: "), "{audience} {list}: {line}");
+    }
     let plain = Ticket { security: None, ..announcement().ticket().clone() };
     assert!(Announcement::new("x", plain).expect_err("it has no key").to_string().contains("plain"));
     for name in ["", "a\nb", &"x".repeat(65)] {

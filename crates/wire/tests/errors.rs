@@ -23,7 +23,7 @@ fn headers() {
         "flags: 7 bytes are there, 8 are needed"
     );
     assert_eq!(with(28, &[0; 4]), "flags: 0x0 found, expected the bit of a known type");
-    assert_eq!(with(28, &5u32.to_be_bytes()), "flags: 0x5 found, expected the bit of a known type");
+    assert_eq!(with(28, &7u32.to_be_bytes()), "flags: 0x7 found, expected the bit of a known type");
     assert_eq!(
         with(28, &(1u32 << 31 | 1).to_be_bytes()),
         "flags: 0x80000001 found, expected the bit of a known type"
@@ -76,7 +76,7 @@ fn payload_lengths() {
     assert_eq!(error(PacketType::EndOfFile, &[0; 1]), "payload length: 1 found, expected 0 for this type");
     assert_eq!(error(PacketType::Data, &[]), "flags: 1 found, expected a control message");
     for kind in PacketType::ALL.iter().copied().filter(|kind| !kind.is_block()) {
-        let long = error(kind, &[1; 1000]);
+        let long = error(kind, &[1; 5000]);
         assert!(long.contains("found, expected") || long.contains("are needed"), "{kind:?}: {long}");
     }
 }
@@ -98,18 +98,12 @@ fn messages() {
         "transfer type: 4 found, expected 0 to 3 in the lower six bits"
     );
     begin[0] = 3;
-    begin[20] = 1;
-    assert_eq!(
-        error(PacketType::BeginOfFile, &begin),
-        "file name: bytes behind its end found, expected zero bytes"
-    );
-    begin[20] = 0;
     for (at, byte, line) in [
-        (265, 5, "kind: 5 found, expected 0 to 4"),
-        (265, 0, "kind: 0 found, expected 1 to 4 where attributes follow"),
-        (266, 2, "mode: 0o1000 found, expected bits of 0o777"),
-        (276, 0x80, "nanoseconds: 2147483648 found, expected below 10^9"),
-        (265, 2, "file size: 9 found, expected 0 for a folder"),
+        (9, 5, "kind: 5 found, expected 0 to 4"),
+        (9, 0, "kind: 0 found, expected 1 to 4 where attributes follow"),
+        (10, 2, "mode: 0o1000 found, expected bits of 0o777"),
+        (20, 0x80, "nanoseconds: 2147483648 found, expected below 10^9"),
+        (9, 2, "file size: 9 found, expected 0 for a folder"),
     ] {
         let modified = ModificationTime { seconds: 1, nanoseconds: 0 };
         let attributes = Attributes { kind: ObjectKind::File, mode: 0, modified };
@@ -118,21 +112,44 @@ fn messages() {
         begin[at] = byte;
         assert_eq!(error(PacketType::BeginOfFile, &begin), line);
     }
-    begin[9..].fill(0);
-    assert_eq!(error(PacketType::BeginOfFile, &begin), "file name: 0 bytes found, expected 1 to 256 bytes");
-    begin[9] = 0xff;
+    begin.truncate(24);
+    assert_eq!(error(PacketType::BeginOfFile, &begin), "file name: 0 bytes found, expected 1 to 4096 bytes");
+    begin.push(0xff);
     assert_eq!(error(PacketType::BeginOfFile, &begin), "file name: \\xff found, expected UTF-8");
+    begin[24] = 0;
+    assert_eq!(error(PacketType::BeginOfFile, &begin), "file name: \"\\0\" found, expected no zero byte");
+    assert_eq!(error(PacketType::BeginOfFile, &begin[..23]), "nanoseconds: 3 bytes are there, 4 are needed");
+    begin.resize(24 + 4097, b'x');
     assert_eq!(
-        error(PacketType::BeginOfFile, &begin[..100]),
-        "file name: 91 bytes are there, 256 are needed"
+        error(PacketType::BeginOfFile, &begin),
+        "begin of file: 1 bytes more found, expected the end of the message"
     );
+    for (len, start, bytes, line) in [
+        (24, 0, 1, "length of the whole: 24 found, expected 25 to 4120 bytes"),
+        (4121, 0, 1, "length of the whole: 4121 found, expected 25 to 4120 bytes"),
+        (
+            30,
+            29,
+            2,
+            "start of the part: 29 found, expected 1 byte or more, and none behind the end of the whole",
+        ),
+        (
+            30,
+            0,
+            0,
+            "start of the part: 0 found, expected 1 byte or more, and none behind the end of the whole",
+        ),
+    ] {
+        let part = [&u16::to_be_bytes(len)[..], &u16::to_be_bytes(start), &[0; 2][..bytes]].concat();
+        assert_eq!(error(PacketType::BeginOfFilePart, &part), line);
+    }
     assert_eq!(
         error(PacketType::RetransmissionRequest, &[[0, 0, 0, 0, 0, 0, 0, 1], [0; 8]].concat()),
         "end position: 0 found, expected no value below the start position"
     );
-    assert_eq!(error(PacketType::Hello, &[1; 23]), "receiver name: 0 bytes found, expected 1 to 64 bytes");
+    assert_eq!(error(PacketType::Hello, &[1; 24]), "receiver name: 0 bytes found, expected 1 to 64 bytes");
     assert_eq!(
-        error(PacketType::Hello, b"\x01\0\0\0\0\0\0................a\nb"),
+        error(PacketType::Hello, b"\x01\0\0\0\0\0\0................\0a\nb"),
         "receiver name: \"a\\nb\" found, expected no control characters"
     );
     assert_eq!(
@@ -194,7 +211,7 @@ fn a_word_of_another_version_that_a_receiver_is_put_out_is_read() {
 
 #[test]
 fn what_cannot_be_sent_is_refused_when_it_is_made() {
-    assert!(BeginOfFile::new(TransferType::DiskToDisk, 0, &"x".repeat(257)).is_err());
+    assert!(BeginOfFile::new(TransferType::DiskToDisk, 0, &"x".repeat(4097)).is_err());
     assert!(BeginOfFile::new(TransferType::DiskToDisk, 0, "a\0b").is_err());
     assert!(RetransmissionRequest::new(5..5).is_err());
     assert!(Hello::new(1, 0, 0, &"x".repeat(65)).is_err());

@@ -7,7 +7,7 @@
 mod samples;
 mod vectors;
 
-use std::{collections::BTreeSet, fs};
+use std::fs;
 
 use samples::Sample;
 use treecast_wire::{
@@ -28,18 +28,17 @@ fn what_is_emitted_is_what_the_vectors_hold() {
 
 #[test]
 fn what_the_vectors_hold_reads_as_their_snapshots_say() {
-    for name in names() {
-        let bytes = fs::read(vectors::folder().join(format!("{name}.bin"))).expect("it was listed");
+    for name in vectors::names() {
+        let bytes = fs::read(vectors::path(&name, "bin")).expect("it was listed");
         let Some(text) = read(&name, &bytes) else { continue };
-        let golden =
-            fs::read_to_string(vectors::folder().join(format!("{name}.txt"))).expect("a snapshot beside it");
+        let golden = fs::read_to_string(vectors::path(&name, "txt")).expect("a snapshot beside it");
         assert_eq!(format!("{text}\n"), golden, "{name}");
     }
 }
 
 #[test]
 fn every_packet_type_has_a_vector() {
-    let names = names();
+    let names = vectors::names();
     for kind in PacketType::ALL {
         assert!(names.contains(&format!("session-{kind:?}")), "{kind:?}");
     }
@@ -55,10 +54,9 @@ fn the_protocol_document_describes_every_packet_type_with_its_bit_and_every_form
         let row = format!("| {} | {kind:?} |", bits.collect::<Vec<_>>().join(" and "));
         assert!(document.contains(&row), "docs/protocol.md, section 2, lacks the row \"{row}\"");
     }
-    for name in names() {
-        let format = name.split('-').next().unwrap_or(&name);
-        let mention = format!("vectors/{format}");
-        assert!(document.contains(&mention), "docs/protocol.md does not say where {mention}-* belongs");
+    for name in vectors::names() {
+        let mention = format!("vectors/{}/", vectors::protocol(&name));
+        assert!(document.contains(&mention), "docs/protocol.md does not say what {mention} holds");
     }
 }
 
@@ -91,14 +89,4 @@ fn read_session(bytes: &[u8]) -> String {
     }
     let message = Message::parse(&header, &bytes[HEADER_LEN..]).expect("a message");
     format!("{header}\n{message}")
-}
-
-fn names() -> BTreeSet<String> {
-    let entries = fs::read_dir(vectors::folder()).expect("vectors/ is there");
-    entries
-        .filter_map(|entry| {
-            let name = entry.expect("it can be read").file_name().into_string().expect("UTF-8");
-            name.strip_suffix(".bin").map(str::to_owned)
-        })
-        .collect()
 }

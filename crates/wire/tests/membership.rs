@@ -114,11 +114,8 @@ fn records_of_unknown_type_are_skipped_with_their_auxiliary_data() {
 
 #[test]
 fn every_vector_of_these_protocols_is_tested() {
-    let listed = fs::read_dir(vectors::folder()).expect("vectors/ is there");
-    let count = listed
-        .map(|entry| entry.expect("it can be read").file_name().into_string().expect("UTF-8"))
-        .filter(|name| name.ends_with(".bin") && (name.starts_with("mld-") || name.starts_with("igmp-")))
-        .count();
+    let names = vectors::names();
+    let count = names.iter().filter(|name| matches!(vectors::protocol(name), "mld" | "igmp")).count();
     assert_eq!(count, FROM_A_KERNEL.len() + BY_HAND.len() + 14);
 }
 
@@ -249,7 +246,7 @@ fn advertisement() -> impl Strategy<Value = RouterAdvertisement> {
 
 fn vector(name: &str) -> (Vec<u8>, String) {
     let read = |kind: &str| {
-        let path = vectors::folder().join(format!("{name}.{kind}"));
+        let path = vectors::path(name, kind);
         fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     };
     (read("bin"), String::from_utf8(read("txt")).expect("a snapshot is text"))

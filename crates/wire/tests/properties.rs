@@ -1,19 +1,22 @@
 //! Properties of all parsers: what was emitted reads back the same and is as long as predicted, and no bytes make a
 //! parser panic.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, MAX_PAYLOAD_LEN, PacketType, SessionId},
     iotup,
     message::{
-        Attributes, BeginOfFile, BlockHash, BlockHashes, ChunkHashes, ChunkHashesRequest, Contents, Digest,
-        FILE_NAME_LEN, GroupId, GroupKey, Heard, Hello, Lack, Lacking, Local, LocalFlags, LocalJoin,
-        LocalObject, LocalReport, LocalRequest, LocalSplit, LocalState, MAX_BLOCK_HASHES, MAX_LACKS,
-        MAX_LOCAL_CHILDREN, MAX_LOCAL_MEMBERS, MAX_LOCAL_OBJECTS, MAX_LOCAL_REQUESTED, MAX_LOCAL_ROSTER,
-        MAX_OBJECTS, MAX_PAGES, MAX_PROOF, MAX_REASON_LEN, MAX_ZEROS_LEN, MEMBER_LEN, MODE_BITS, Member,
-        Message, ModificationTime, Move, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Phase, Place, Progress,
-        PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent,
-        TransferType, Welcome, Zeros,
+        Attributes, BeginOfFile, BeginOfFilePart, BlockHash, BlockHashes, ChunkHashes, ChunkHashesRequest,
+        CommandResult, Contents, Digest, GroupId, GroupKey, Heard, Hello, Lack, Lacking, Local, LocalFlags,
+        LocalJoin, LocalObject, LocalReport, LocalRequest, LocalSplit, LocalState, MAX_BLOCK_HASHES,
+        MAX_FILE_NAME_LEN, MAX_LACKS, MAX_LOCAL_CHILDREN, MAX_LOCAL_MEMBERS, MAX_LOCAL_OBJECTS,
+        MAX_LOCAL_REQUESTED, MAX_LOCAL_ROSTER, MAX_OBJECTS, MAX_PAGES, MAX_PROOF, MAX_REASON_LEN,
+        MAX_ZEROS_LEN, MEMBER_LEN, MODE_BITS, Member, Message, ModificationTime, Move, ObjectKind,
+        PAGE_CHUNKS, Pace, PaceReport, Phase, Place, Progress, PutOut, PutOutCode, Reason,
+        RetransmissionRequest, Role, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
+        Zeros,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, LocalMode, LocalTicket, MAX_CONTROL_ADDRESSES, MAX_GROUPS, Repair, Security, Ticket},
@@ -151,10 +154,11 @@ fn header() -> impl Strategy<Value = Header> {
 /// The length of the message's body in bytes, as docs/protocol.md gives it.
 fn payload_len(message: &Message) -> usize {
     match message {
-        Message::BeginOfFile(_) | Message::Offer(_) => BeginOfFile::LEN,
+        Message::BeginOfFile(begin) | Message::Offer(begin) => 24 + begin.file_name().len(),
+        Message::BeginOfFilePart(part) => 2 + 2 + part.bytes().len(),
         Message::RetransmissionRequest(_) => RetransmissionRequest::LEN,
         Message::Lacking(lacking) => lacking.ranges().count() * RetransmissionRequest::LEN,
-        Message::Hello(hello) => 1 + 2 + 4 + MEMBER_LEN + hello.name().len(),
+        Message::Hello(hello) => 1 + 2 + 4 + MEMBER_LEN + 1 + hello.name().len(),
         Message::Welcome(_) => Welcome::LEN,
         Message::Digest(Digest { hash, signature, place }) => {
             let place = place.as_ref().map_or(0, |place| 4 + size_of_val(&place.siblings[..]));
@@ -183,6 +187,7 @@ fn payload_len(message: &Message) -> usize {
         Message::Move(_) => Move::LEN,
         Message::Heard(_) => Heard::LEN,
         Message::Zeros(_) => Zeros::LEN,
+        Message::CommandResult(result) => 30 + result.name().len() + result.line.as_str().len(),
         Message::PutOut(PutOut { code, reason }) => {
             let text = reason.as_str();
             usize::from(*code != PutOutCode::OtherVersion || text.is_empty()) + text.len()
@@ -260,9 +265,22 @@ fn message() -> impl Strategy<Value = Message> {
             |(version, port, buffer, member, name)| {
                 let mut hello = Hello::new(version, port, buffer, &name).expect("a good name");
                 hello.member = member;
+                hello.role = Role { is_standing: port & 1 == 1, reports: port & 2 == 2 };
                 Message::Hello(hello)
             }
         ),
+        (any::<u8>(), any::<i32>(), any::<u64>(), any::<[u8; 16]>(), "[a-zß日 ]{1,20}", reason()).prop_map(
+            |(version, code, millis, member, name, line)| {
+                let mut result = CommandResult::new(version, &name).expect("a good name");
+                let time = Duration::from_millis(millis);
+                (result.code, result.time, result.member, result.line) = (code, time, member, line);
+                Message::CommandResult(result)
+            }
+        ),
+        (begin_of_file(), 5..90_usize).prop_map(|(begin, room)| {
+            let part = BeginOfFilePart::cut(&begin, room).last();
+            Message::BeginOfFilePart(part.expect("an announcement is never empty"))
+        }),
         (any::<u8>(), 1..=u16::MAX, 1..=u32::MAX).prop_map(|(version, block_len, receiver)| {
             Message::Welcome(Welcome { version, block_len, receiver })
         }),
@@ -381,7 +399,7 @@ fn begin_of_file() -> impl Strategy<Value = BeginOfFile> {
     });
     (transfer, any::<u64>(), name, prop::option::of(attributes), any::<(bool, bool)>()).prop_map(
         |(transfer, size, name, attributes, (is_compressed, has_index))| {
-            assert!(name.len() <= FILE_NAME_LEN);
+            assert!(name.len() <= MAX_FILE_NAME_LEN);
             let is_folder = attributes.is_some_and(|attributes| attributes.kind == ObjectKind::Folder);
             let size = if is_folder { 0 } else { size };
             let begin = BeginOfFile::new(transfer, size, &name).expect("a good name");

@@ -1,6 +1,6 @@
 //! Xcast's routing header and list of ports against golden bytes, each malformed shape, and the properties of the parsers.
 //!
-//! `vectors/xcast-*.bin` hold the routing header with what follows it. `TREECAST_WRITE_VECTORS=1` writes them anew.
+//! `vectors/xcast/*.bin` hold the routing header with what follows it. `TREECAST_WRITE_VECTORS=1` writes them anew.
 #![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
 mod vectors;

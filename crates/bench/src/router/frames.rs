@@ -60,8 +60,31 @@ impl Size {
     }
 
     /// Whether `datagram` is the packet's datagram with this number.
-    pub fn is_datagram(self, number: usize, datagram: &[u8]) -> bool {
+    fn is_datagram(self, number: usize, datagram: &[u8]) -> bool {
         datagram.len() == self.segment_len() && datagram.iter().all(|byte| *byte == number as u8)
+    }
+}
+
+/// How far a receiver has got a packet. It may come in several looks at the socket, and datagrams of it may be dropped: then the next
+/// packet counts.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// The number of the datagram that continues the packet.
+    next: usize,
+}
+
+impl Progress {
+    /// Takes a datagram. Returns whether it completes a packet; `None` if no packet of this size has such a datagram.
+    pub fn take(&mut self, size: Size, datagram: &[u8]) -> Option<bool> {
+        let number = (0..size.datagrams()).find(|number| size.is_datagram(*number, datagram))?;
+        self.next = match number {
+            number if number == self.next => number + 1,
+            0 => 1,
+            _ => 0,
+        };
+        let is_complete = self.next == size.datagrams();
+        self.next %= size.datagrams();
+        Some(is_complete)
     }
 }
 
@@ -183,6 +206,25 @@ mod tests {
             group_port: 5000,
             port: 5001,
         }
+    }
+
+    #[test]
+    fn a_packet_is_complete_when_its_datagrams_have_come_in_order_without_a_gap() {
+        let mut progress = Progress::default();
+        let mut take = |number: usize| progress.take(Size::Super, &[number as u8; SEGMENT_LEN]);
+        // The end of a packet whose beginning was dropped, and one with a gap.
+        for number in (40..SEGMENTS).chain((0..30).chain(31..SEGMENTS)) {
+            assert_eq!(take(number), Some(false), "{number}");
+        }
+        let all: Vec<_> = (0..2 * SEGMENTS).map(|number| take(number % SEGMENTS)).collect();
+        assert_eq!(all.iter().filter(|is_complete| **is_complete == Some(true)).count(), 2);
+        assert_eq!((all[SEGMENTS - 1], all[2 * SEGMENTS - 1]), (Some(true), Some(true)));
+        assert_eq!(take(SEGMENTS), None, "no packet has so many");
+        let mut altered = [1; SEGMENT_LEN];
+        altered[7] = 2;
+        assert_eq!(progress.take(Size::Super, &altered), None);
+        assert_eq!(progress.take(Size::Super, &[1; SEGMENT_LEN - 1]), None);
+        assert_eq!(progress.take(Size::Single, &[0; SINGLE_LEN]), Some(true));
     }
 
     #[test]

@@ -30,7 +30,7 @@ use treecast_proto::explicit::{
 
 use super::{
     Result,
-    frames::{Addresses, Flow},
+    frames::{Addresses, Flow, Progress},
 };
 use crate::{Tell, crew::Crew, stage::OwnLab};
 
@@ -104,6 +104,8 @@ pub struct Network {
 struct Receiver {
     multicast: DatagramReceiver,
     unicast: DatagramReceiver,
+    /// The packet of the flow that is on its way.
+    progress: Progress,
 }
 
 /// The packets that have come to all receivers together.
@@ -202,6 +204,7 @@ impl Network {
 
     fn drain(&mut self) {
         for receiver in &mut self.receivers {
+            receiver.progress = Progress::default();
             for socket in [&mut receiver.multicast, &mut receiver.unicast] {
                 // A socket that cannot be read is reported when packets are checked.
                 while socket.receive(|_, _| {}).unwrap_or(false) {}
@@ -233,21 +236,18 @@ impl Network {
 }
 
 impl Receiver {
-    /// Whether a packet of the flow has come. Any other packet is an error.
+    /// Whether a packet of the flow has come whole. A datagram of any other packet is an error.
     fn hears(&mut self, flow: &Flow) -> Result<bool> {
         let socket = if flow.port == GROUP_PORT { &mut self.multicast } else { &mut self.unicast };
-        let (mut count, mut wrong) = (0, None);
-        let mut check = |datagram: &[u8]| {
-            // Each packet has as many datagrams, in order.
-            if !flow.size.is_datagram(count % flow.size.datagrams(), datagram) {
-                wrong = Some(datagram.len());
-            }
-            count += 1;
+        let (mut has_come, mut wrong) = (false, None);
+        let mut check = |datagram: &[u8]| match self.progress.take(flow.size, datagram) {
+            Some(is_complete) => has_come |= is_complete,
+            None => wrong = Some(datagram.len()),
         };
         while socket.receive(|_, datagram| check(datagram))? {}
         match wrong {
             Some(len) => Err(format!("a receiver got a wrong datagram of {len} bytes").into()),
-            None => Ok(count > 0),
+            None => Ok(has_come),
         }
     }
 }
@@ -287,7 +287,7 @@ fn open_receiver(lab: &OwnLab, node: &str) -> Result<Receiver> {
         let unicast = open_unicast_receiver(PORT, BUFFER_BYTES).map_err(|error| error.to_string())?.0;
         let [multicast, unicast] =
             [multicast, unicast].map(|socket| DatagramReceiver::new(socket, Offload::SuperPackets));
-        Ok::<_, String>(Receiver { multicast, unicast })
+        Ok::<_, String>(Receiver { multicast, unicast, progress: Progress::default() })
     };
     Ok(lab.get()?.enter(node, open)??)
 }

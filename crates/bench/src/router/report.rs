@@ -10,13 +10,13 @@ use super::Slice;
 use crate::report::median;
 use treecast_driver::words::counted;
 
-/// The speed that the MEADcast router must reach with super-packets (issue 4, Shows 4), as a share of the
+/// The speed that the MEADcast router must reach with super-packets as a share of the
 /// kernel's own forwarding.
 const WANTED_SUPER: f64 = 0.7;
 const WANTED_SINGLE: f64 = 0.8;
 const WANTED_PLAIN: f64 = 0.97;
 
-/// The speed that packets with a proof must reach (issue 15, Shows 2), as a share of those without.
+/// The speed that packets with a proof must reach, as a share of those without.
 const WANTED_PROVED: f64 = 0.9;
 
 /// One run of all measurements beside the kernel's own forwarding.

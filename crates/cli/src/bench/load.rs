@@ -13,10 +13,10 @@ use crate::{Outcome, output};
 /// are not; 1: the bench itself failed. Tools that are not installed are named and left out.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many times each highest rate is measured; the medians count
+    /// Runs of each measurement. The medians count
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
     runs: u32,
-    /// How long each measurement takes, in seconds
+    /// The seconds of each measurement
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600), allow_negative_numbers = true)]
     seconds: u32,
     /// One JSON object on standard output instead of a table

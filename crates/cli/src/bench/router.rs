@@ -4,8 +4,10 @@
 use std::{process::ExitCode, time::Duration};
 
 use treecast_bench::router::{self, Scope};
-
-use treecast_host::stop::Stop;
+use treecast_host::{
+    quantity::{self, QuantityError},
+    stop::Stop,
+};
 
 use crate::{Outcome, output};
 
@@ -15,27 +17,26 @@ use crate::{Outcome, output};
 /// every figure is good enough; 3: some are not; 1: the bench itself failed.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many times each speed is measured; the medians count
+    /// Runs of each measurement. The medians count
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
     runs: u32,
-    /// How long each measurement takes, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = slice_seconds, allow_negative_numbers = true)]
+    /// Seconds of a measurement
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = slice_seconds, allow_hyphen_values = true)]
     seconds: Duration,
-    /// Receivers, each on a link of its own
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=31), allow_negative_numbers = true)]
+    /// The number of receivers. Each is on a link of its own
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=31), allow_negative_numbers = true)]
     receivers: u32,
     /// Measure the router in user space, too
     #[arg(long)]
     user_space: bool,
-    /// One JSON object on standard output instead of a table
+    /// One JSON object instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Parses the seconds of one measurement: 0.01 to 60.
-fn slice_seconds(text: &str) -> Result<Duration, &'static str> {
-    let seconds = text.parse().ok().filter(|seconds| (0.01..=60.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or("expected seconds from 0.01 to 60, as in 0.5")
+/// Parses the time of one measurement.
+fn slice_seconds(text: &str) -> Result<Duration, QuantityError> {
+    quantity::time(text, Duration::from_millis(10)..=Duration::from_secs(60))
 }
 
 pub fn run(args: &Args) -> Outcome {

@@ -32,7 +32,7 @@ const WRONG: u8 = 3;
 /// end, a beacon did not hear another one, or lost 5 % of its packets or more.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The group and UDP port, the same for all beacons, like [ff15::42]:5000
+    /// The group and UDP port. The same for all beacons, like [ff15::42]:5000
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     group: SocketAddr,
     /// The interface [default: the one of the default route]
@@ -41,26 +41,26 @@ pub struct Args {
     /// The name that the others show, up to 40 bytes [default: this host's name]
     #[arg(long)]
     name: Option<String>,
-    /// The number of packets in a second, 1 to 100
+    /// Packets in a second. From 1 to 100
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
     rate: u16,
-    /// The hop limit of packets; with 1, no router forwards them
+    /// The hop limit of packets. With 1, no router forwards them
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..))]
     ttl: u8,
-    /// A file with the key of all beacons of the group: 64 hexadecimal digits. Packets without it do not count
+    /// A file with the key of all beacons. It has 64 hexadecimal digits. Packets without it do not count
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Answer Prometheus at this address with the matrix
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     metrics: Option<SocketAddr>,
     /// End after this many seconds [default: never]
-    #[arg(long, value_name = "S", value_parser = arguments::seconds)]
+    #[arg(long, value_name = "S", value_parser = arguments::seconds, allow_hyphen_values = true)]
     seconds: Option<u64>,
     /// One JSON object a line: changes, and the matrix
     #[arg(long)]
     json: bool,
-    /// With --json: the time between two matrices, from 1s on
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = arguments::duration)]
+    /// The time between two matrices. With --json, from 1s on
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = arguments::duration, allow_hyphen_values = true)]
     matrix_every: Duration,
 }
 

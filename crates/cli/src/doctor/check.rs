@@ -1,7 +1,7 @@
 //! `treecast doctor` and `treecast doctor HOST...`: looks at this host and at what arrives between hosts, and prints what is wrong.
 
 use std::{
-    net::{SocketAddr, ToSocketAddrs},
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
     process::ExitCode,
 };
 
@@ -14,7 +14,7 @@ use treecast_load::doctor::{
 };
 
 use super::{Host, Outcome};
-use crate::mroute::table;
+use crate::{arguments, mroute::table};
 
 #[derive(clap::Args)]
 pub struct Check {
@@ -23,6 +23,9 @@ pub struct Check {
     hosts: Vec<String>,
     #[command(flatten)]
     host: Host,
+    /// Try this group, too: up to 4 times, with HOST
+    #[arg(long = "group", value_name = "GROUP", value_parser = group, requires = "hosts")]
+    groups: Vec<IpAddr>,
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -35,6 +38,8 @@ struct Report {
     /// The names of the hosts, this one first.
     hosts: Vec<String>,
     problems: usize,
+    /// Whether packets were exchanged between hosts. False without other hosts.
+    tested: bool,
     findings: Vec<Finding>,
     /// What arrives between the hosts.
     pairs: Vec<Matrix>,
@@ -52,6 +57,9 @@ pub fn run(args: &Check) -> Outcome {
         say!("{}", serde_json::to_string(&report)?);
     } else {
         print(&report);
+    }
+    if report.problems == 0 && !report.tested && !args.hosts.is_empty() {
+        return Err(untested(&report).into());
     }
     Ok(if report.problems > 0 { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
@@ -73,20 +81,44 @@ fn alone(args: &Check) -> Result<Report, Box<dyn std::error::Error>> {
 fn together(args: &Check) -> Result<Report, Box<dyn std::error::Error>> {
     let addresses =
         args.hosts.iter().map(|host| resolve(host, args.host.port)).collect::<Result<Vec<_>, _>>()?;
-    let agent = args.host.agent(addresses.first().map(SocketAddr::ip))?;
+    let agent = args.host.agent(addresses.first().copied())?;
     let mut tell = |what: &str| {
         if !args.json {
             remark!("{what} ...");
         }
     };
-    let seen = network::observe(agent, &addresses, &mut tell)?;
+    if args.groups.len() > network::MAX_NAMED {
+        return Err(format!(
+            "--group names {} groups: name at most {}",
+            args.groups.len(),
+            network::MAX_NAMED
+        )
+        .into());
+    }
+    let seen = network::observe(agent, &addresses, &args.groups, &mut tell)?;
     let names = seen.hosts.iter().map(|host| host.name.clone()).collect();
-    Ok(report(names, network::findings(&seen), Matrix::of(&seen)))
+    let tested = seen.has_tested();
+    Ok(Report { tested, ..report(names, network::findings(&seen), Matrix::of(&seen)) })
+}
+
+/// The line for a run in which no host could send anything to another one.
+fn untested(report: &Report) -> String {
+    format!(
+        "nothing was tested: no two of {} have addresses of one family on the interfaces that they use; give them some, or name interfaces \
+         with --interface there and here",
+        report.hosts.join(", ")
+    )
+}
+
+/// Parses a group whose packets may leave their host.
+fn group(text: &str) -> Result<IpAddr, &'static str> {
+    let group = arguments::address(text).ok().filter(|group| network::is_beyond_host(*group));
+    group.ok_or("expected a multicast group like 239.255.1.2 or ff15::1:2")
 }
 
 fn report(hosts: Vec<String>, findings: Vec<Finding>, pairs: Vec<Matrix>) -> Report {
     let problems = findings.iter().filter(|finding| finding.level == Level::Problem).count();
-    Report { event: "doctor", hosts, problems, findings, pairs, facts: None }
+    Report { event: "doctor", hosts, problems, tested: false, findings, pairs, facts: None }
 }
 
 /// The address of a host that is given as an address or a name, with or without a port.
@@ -115,7 +147,7 @@ fn print(report: &Report) {
     if let Some(facts) = &report.facts {
         print_host(facts);
     }
-    table(["FROM", "TO", "IPv4 SCOPES", "IPv6 SCOPES", "ROUTERS", "AFTER JOIN", "AFTER LEAVE"], rows);
+    table(["FROM", "TO", "IPv4 GROUPS", "IPv6 GROUPS", "ROUTERS", "AFTER JOIN", "AFTER LEAVE"], rows);
     for finding in &report.findings {
         let kind = serde_json::to_value(finding.kind).ok();
         let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default();
@@ -126,6 +158,7 @@ fn print(report: &Report) {
         say!("  what to do: {}", finding.todo);
     }
     match report.problems {
+        0 if report.facts.is_none() && !report.tested => {}
         0 => say!("\nNothing is wrong with multicast at: {}.", report.hosts.join(", ")),
         1 => say!("\n1 problem."),
         problems => say!("\n{problems} problems."),
@@ -191,6 +224,12 @@ fn in_words(advice: Advice) -> &'static str {
         Advice::NotMead => "do not take --fanout mead; multicast, xcast, unicast and auto work",
         Advice::NotMulticast => {
             "take --fanout auto, which finds out whom multicast reaches, or --fanout unicast"
+        }
+        Advice::OtherGroup => {
+            "name a group that arrives with --group, and try it before with `treecast doctor --group`"
+        }
+        Advice::Unknown => {
+            "this host took no part in the tests, so nothing is known; --fanout auto finds out what works"
         }
         Advice::Nothing => "no fanout works before this is mended",
     }

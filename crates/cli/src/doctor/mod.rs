@@ -6,9 +6,12 @@ mod glop;
 mod listen;
 mod trace;
 
-use std::{error::Error, net::IpAddr, time::Duration};
+use std::{error::Error, net::SocketAddr, time::Duration};
 
-use treecast_host::interface::Interface;
+use treecast_host::{
+    interface::Interface,
+    quantity::{self, QuantityError},
+};
 use treecast_load::doctor::{
     host,
     network::{self, Agent},
@@ -36,14 +39,14 @@ struct Host {
     /// The interface to test [default: that of the route to the first HOST, or the default route]
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
-    /// The UDP and TCP port of the tests, the same on all hosts
+    /// The UDP and TCP port of the tests. The same on all hosts
     #[arg(long, value_name = "PORT", default_value_t = network::PORT, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// The name of this host in findings [default: the host's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The time to listen for queriers, as root, from 2.2s on
-    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    /// The time to listen for queriers. Only as root, from 2.2s on
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds, allow_hyphen_values = true)]
     listen: Duration,
 }
 
@@ -56,10 +59,13 @@ impl Host {
     }
 
     /// This host, ready for tests with hosts in this direction.
-    fn agent(&self, towards: Option<IpAddr>) -> Result<Agent, Box<dyn Error>> {
-        let interface = match &self.interface {
-            Some(name) => Interface::named(name)?,
-            None => Interface::by_route(towards)?,
+    fn agent(&self, towards: Option<SocketAddr>) -> Result<Agent, Box<dyn Error>> {
+        let interface = match (&self.interface, towards) {
+            (Some(name), _) => Interface::named(name)?,
+            (None, Some(SocketAddr::V6(host))) if host.scope_id() != 0 => {
+                Interface::numbered(host.scope_id())?
+            }
+            (None, towards) => Interface::by_route(towards.map(|host| host.ip()))?,
         };
         if towards.is_none() && self.interface.is_none() && interface.is_loopback {
             return Err("no interface to other hosts is up and has an address: bring one up, or name one with --interface".into());
@@ -68,11 +74,8 @@ impl Host {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let shortest = host::shortest_wait().as_secs_f64();
-    let seconds =
-        text.trim_end_matches('s').parse().ok().filter(|seconds| (shortest..=600.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("expected seconds from {shortest} to 600"))
+fn seconds(text: &str) -> Result<Duration, QuantityError> {
+    quantity::time(text, host::shortest_wait()..=Duration::from_secs(600))
 }
 
 #[derive(clap::Subcommand)]

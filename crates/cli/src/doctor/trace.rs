@@ -32,11 +32,11 @@ pub struct Args {
     /// Do not join the group
     #[arg(long)]
     no_join: bool,
-    /// The largest number of routers to pass, 1 to 255
+    /// The largest number of routers to pass. From 1 to 255
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..))]
     max_hops: u8,
-    /// The time to wait for each reply, from 1s on
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = arguments::duration)]
+    /// The time to wait for each reply. From 1s on
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = arguments::duration, allow_hyphen_values = true)]
     timeout: Duration,
     /// One JSON object instead of a table
     #[arg(long)]

@@ -19,11 +19,16 @@ const WAIT_SECONDS: u64 = arguments::LONGEST_SECONDS;
 
 #[derive(clap::Args)]
 pub(super) struct LiveArgs {
-    /// The folder whose files are sent, once each, when they are complete: closed by the program that wrote them, or moved there.
-    /// Files of folders in it are sent, too; names that begin with a dot are not. Or - for paths on standard input, one a line
+    /// The folder whose files are sent, or - for paths on standard input. Each file is sent once, when it is complete: closed by the
+    /// program that wrote it, or moved there.
+    /// Files of folders in it are sent, too; names that begin with a dot are not. Standard input has a path a line
     #[arg(value_name = "DIR|-", required = true)]
     folder: Option<PathBuf>,
-    /// Send files whose names match on these terms: priority=N (higher ones leave first; 0 is usual), expires=TIME (not sent and not
+    /// Leave out what matches this pattern, as `treecast send --exclude` does. It may be repeated. Patterns that begin with / begin in the
+    /// folder
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    exclude: Vec<String>,
+    /// Send files whose names match on these terms. priority=N (higher ones leave first; 0 is usual), expires=TIME (not sent and not
     /// sent again after 30s, 10m or 2h) and retx-factor=X (as --retx-factor), with commas between them. The first rule that matches
     /// a name counts, those of --rules after these. 'radar/*:priority=10,expires=10m'
     #[arg(long, value_name = "GLOB:TERMS", value_parser = rules::parse)]
@@ -31,10 +36,11 @@ pub(super) struct LiveArgs {
     /// A TOML file with more rules: tables [[rule]] with names, priority, expires and retx_factor
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Remove each file when every receiver has ended with it, or when it is dropped or has expired [default: files stay]
+    /// Remove each file when the sender is done with it. Every receiver has it or has failed to get it, or it was dropped, or has
+    /// expired. So a file is removed that some receivers lack [default: files stay]
     #[arg(long)]
     remove: bool,
-    /// The file that remembers what has been sent, so that a sender that is started again does not send it again [default:
+    /// The file that remembers what has been sent. A sender that is started again does not send it again [default:
     /// .treecast-feed in the folder]
     #[arg(long, value_name = "FILE", conflicts_with = "remove")]
     state: Option<PathBuf>,
@@ -43,10 +49,10 @@ pub(super) struct LiveArgs {
           allow_negative_numbers = true)]
     spool_files: u32,
     /// Let files of at most this size together wait to be sent (500k, 20M, 4G: powers of 1024) [default: any]
-    #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_hyphen_values = true)]
     spool_bytes: Option<u64>,
-    /// Keep the newest N files that are done with for receivers that come late, or come back. With --remove, they stay in the folder
-    /// meanwhile
+    /// Keep the newest N sent files. They are for receivers that come late or come back. With --remove, they stay in
+    /// the folder meanwhile
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000),
           allow_negative_numbers = true)]
     keep: u32,
@@ -84,5 +90,5 @@ pub(super) fn run(args: LiveArgs) -> Outcome {
         FeedSource::Folder(folder)
     };
     let feed = Feed { source, rules, kept: args.keep };
-    send::run_feed(args.session, feed, AT_ONCE, Duration::from_secs(WAIT_SECONDS))
+    send::run_feed(args.session, feed, args.exclude, AT_ONCE, Duration::from_secs(WAIT_SECONDS))
 }

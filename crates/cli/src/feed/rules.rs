@@ -6,7 +6,7 @@ use serde::Deserialize;
 use treecast::options::{NameFilter, Rule, Terms};
 use treecast_host::text;
 
-use crate::{arguments, receive::parse_pattern};
+use crate::{arguments, receive::parse_pattern, toml_lines};
 
 /// The longest file of rules, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -34,7 +34,7 @@ struct Table {
     retx_factor: Option<f64>,
 }
 
-/// A time as it is written, which may lack its unit.
+/// A time as it is written: a text, or a number of seconds.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Time {
@@ -48,12 +48,7 @@ impl Time {
             Self::Text(text) => text.clone(),
             Self::Number(number) => number.to_string(),
         };
-        match text.parse::<u64>() {
-            Ok(number) => {
-                Err(format!("{number} has no unit: write {number}s, {number}m, {number}h or {number}d"))
-            }
-            Err(_) => arguments::duration(&text).map_err(str::to_owned),
-        }
+        arguments::duration(&text).map_err(|error| error.to_string())
     }
 }
 
@@ -136,11 +131,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<WrittenRule>, String> {
     let shown = path.display();
     let content = text::read_written(path, MAX_FILE)
         .map_err(|error| format!("cannot read {shown}: {error}; name a file of rules with --rules"))?;
-    let file: File = toml::from_str(&content).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start).min(content.len());
-        let line = content.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-        format!("{shown}:{line}: {}", error.message().lines().collect::<Vec<_>>().join(" "))
-    })?;
+    let file: File = toml::from_str(&content)
+        .map_err(|error| format!("{shown}:{}", toml_lines::describe(&content, &error)))?;
     let rules = (1..).zip(file.rules);
     rules
         .map(|(number, table)| table.rule().map_err(|why| format!("{shown}: rule {number}: {why}")))
@@ -165,7 +157,7 @@ mod tests {
             ("*:priority=1,priority=2", "priority is given twice"),
             ("[:priority=1", "names: "),
             ("*:priority=x", "priority: "),
-            ("*:expires=5", "expires: 5 has no unit: write 5s,"),
+            ("*:expires=0", "expires: expected a time from 1s to 366d"),
             ("*:expires=x", "expires: "),
             ("*:retx-factor=x", "retx-factor: "),
             ("*:retx-factor=-1", "from 0 to"),
@@ -192,9 +184,9 @@ mod tests {
         assert!(twice.unwrap_err().starts_with("two rules are for \"a\""));
         let unknown = read("[[rule]]\nnames = \"a\"\ncolour = 1\n").unwrap_err();
         assert!(unknown.contains(":3: unknown field `colour`"), "{unknown}");
-        for time in ["\"5\"", "5"] {
+        for time in ["\"x\"", "0", "-5"] {
             let wrong = read(&format!("[[rule]]\nnames = \"a\"\nexpires = {time}\n")).unwrap_err();
-            assert!(wrong.contains("rule 1: expires: 5 has no unit") && !wrong.contains('\n'), "{wrong}");
+            assert!(wrong.contains("rule 1: expires: expected a time") && !wrong.contains('\n'), "{wrong}");
         }
         let factor = in_order(read("[[rule]]\nnames = \"a\"\nretx-factor = 2.5\n").unwrap()).unwrap();
         assert_eq!(factor[0].terms.retransmission_timeout_factor, Some(2.5));

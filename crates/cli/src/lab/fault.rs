@@ -46,7 +46,9 @@ enum Command {
     Down,
     /// Take the link up again; routes use it again
     Up,
-    /// Have the link lose all packets while both of its ends seem up, so routes do not change
+    /// Have the link lose all packets while both of its ends seem up
+    ///
+    /// Routes do not change.
     Fail,
     /// Have the failed link carry packets again
     Mend,
@@ -58,12 +60,15 @@ enum Command {
     Firewall(Interface),
     /// Stop dropping them
     NoFirewall(Interface),
-    /// Switch the node's MEADcast router off: it makes no copies and passes everything on
+    /// Switch the node's MEADcast router off
+    ///
+    /// It makes no copies and passes everything on.
     RouterOff,
     /// Switch the node's MEADcast router on again
     RouterOn,
-    /// Kill the node's MEADcast router: its program in the kernel goes on for 10 s, but discovery is not
-    /// answered
+    /// Kill the node's MEADcast router
+    ///
+    /// Its program in the kernel goes on for 10 s, but discovery is not answered.
     RouterKill,
     /// End the node's MEADcast router, with its program in the kernel
     RouterGone,
@@ -73,7 +78,7 @@ enum Command {
     Forge(Forged),
     /// Record discovery responses that come to the node, and send each one again later, until SIGINT or SIGTERM
     Replay {
-        /// The time after which a response is sent again, such as 5s
+        /// The time until a response is sent again
         #[arg(long, value_name = "TIME", default_value = "5s")]
         after: Time,
         #[command(flatten)]
@@ -93,16 +98,16 @@ struct Forged {
     /// The MEADcast sender: a node or an IPv6 address
     #[arg(long, value_name = "NODE|ADDR")]
     to: String,
-    /// The router that the responses seem to come from
+    /// The router that seems to send the responses
     #[arg(long, value_name = "NODE|ADDR")]
     router: String,
-    /// The receivers that the router claims to be on the way to
+    /// The receivers that the router claims to serve
     #[arg(long, value_name = "NODE|ADDR", required = true, num_args = 1..)]
     receivers: Vec<String>,
-    /// The place on the way that the router claims: 1 is the first MEADcast router after the sender
+    /// The place that the router claims. 1 is the first MEADcast router after the sender
     #[arg(long, default_value_t = 1)]
     hops: u8,
-    /// The time between two rounds of responses
+    /// Time between two responses
     #[arg(long, value_name = "TIME", default_value = "200ms")]
     every: Time,
 }

@@ -25,7 +25,7 @@ pub struct FaultsArgs {
     /// The first seed; the others follow
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     first: u64,
-    /// Keep the files and logs of sessions that fail in this folder
+    /// Folder for the files and logs of failed sessions
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Show the faults of each session

@@ -69,7 +69,7 @@ struct UpArgs {
     /// --upstream towards the network of the first node, where the senders of any-source groups should be
     #[arg(long)]
     mroute: bool,
-    /// Have routers find IPv6 routes by OSPFv3, with the daemons of Debian's frr, in place of routes that are
+    /// Have routers find IPv6 routes by OSPFv3. They run the daemons of Debian's frr, in place of routes that are
     /// computed once
     #[arg(long)]
     ospf: bool,
@@ -111,7 +111,7 @@ struct DownArgs {
     /// The lab's name, as `lab list` shows it
     #[arg(conflicts_with = "all")]
     lab: Option<String>,
-    /// Remove every network, also the remains of commands that were killed
+    /// Remove every network. Also the remains of commands that were killed
     #[arg(long)]
     all: bool,
 }

@@ -40,7 +40,7 @@ pub struct Common {
     /// Folder for results.sqlite and report.html [default: out/NAME-OF-FILE]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Replace a setting of the file, such as file=PATH, sizes=32M,128M or repeats=2
+    /// Replace a setting of the file, such as repeats=2. Others are file=PATH and sizes=32M,128M
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
     /// Add to the results in DIR, instead of renaming them
@@ -62,7 +62,7 @@ pub struct Common {
 pub struct SimulateArgs {
     #[command(flatten)]
     common: Common,
-    /// Draw all randomness from this number, in place of the file's `seed`
+    /// Draw all randomness from this number. It takes the place of the file's `seed`
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }

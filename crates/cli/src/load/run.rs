@@ -9,7 +9,12 @@ use std::{
     time::Duration,
 };
 
-use treecast_host::{interface::Interface, stop::Stop};
+use treecast::limits::RATES_BPS;
+use treecast_host::{
+    interface::Interface,
+    quantity::{self, QuantityError},
+    stop::Stop,
+};
 use treecast_load::{
     config::{DEFAULT_STREAMS, PAPER_WINDOW, Receiving, RunConfig, Sending},
     packet::{Format, PAPER_GROUP_V4, PAPER_PORT},
@@ -23,10 +28,10 @@ use super::show;
 use crate::{Outcome, arguments, group::Group};
 
 /// The time for which is sent and received without --seconds.
-const DEFAULT_SECONDS: f64 = 10.0;
+const DEFAULT_TIME: Duration = Duration::from_secs(10);
 
-/// The rate without --rate.
-const DEFAULT_RATE: &str = "1";
+/// The rate without --pps and --rate.
+const DEFAULT_PPS: &str = "1";
 
 /// Send and receive packets of a group on this host, and tell what became of them
 ///
@@ -34,36 +39,40 @@ const DEFAULT_RATE: &str = "1";
 /// Exit code 0: this host sent what was asked; 3: it could not; 1: an error.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The group and port, like 239.255.1.1:4321 or [ff15::1]:4321 [default with --packet paper: 224.3.2.2:4321]
+    /// The group and port, like 239.255.1.1:4321. Or [ff15::1]:4321 [default with --packet paper: 224.3.2.2:4321]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_group)]
     group: Option<SocketAddr>,
     /// The interface to send and receive by [default: the one of the default route]
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
-    /// Packets per second of each sender, like 450, 0.5 or 1/h; several in turn as 100,200,400, a ramp as 100..1000 or
+    /// Packets per second of each sender, like 450. Also 0.5 or 1/h; several in turn as 100,200,400, a ramp as 100..1000 or
     /// 100..1000/20 (in 20 steps) [default: 1]
     #[arg(long, value_name = "PPS")]
+    pps: Option<String>,
+    /// Bits per second of each sender, like 100M. It takes the place of --pps, and counts IP packets with their headers. Several in
+    /// turn as 1M,10M,100M
+    #[arg(long, value_name = "RATE", conflicts_with = "pps")]
     rate: Option<String>,
     /// How long is sent, in all steps together [default: 10; with --only receive: until Ctrl-C]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    seconds: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = parse_time, allow_hyphen_values = true)]
+    seconds: Option<Duration>,
     /// The packet: own (with session and sending time), or the paper's (number and IPv4 address)
     #[arg(long, value_name = "FORMAT", default_value = "own")]
     packet: Packet,
-    /// UDP payload of each packet in bytes: from 32, or from 8 with --packet paper [default: the smallest]
-    #[arg(long, value_name = "BYTES")]
-    size: Option<usize>,
-    /// Only send, or only receive
+    /// UDP payload of each packet in bytes. From 32, or from 8 with --packet paper [default: the smallest]
+    #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_hyphen_values = true)]
+    size: Option<u64>,
+    /// Only do this
     #[arg(long, value_name = "WHAT")]
     only: Option<Only>,
-    /// Senders on this host, each with the whole rate and an identity of its own
+    /// The number of senders on this host. Each has the whole rate and an identity of its own
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=run::MAX_SENDERS as i64))]
     senders: u32,
     /// Identity of the first sender; each further one has the next [default: the interface's IPv4 address]
     #[arg(long, value_name = "IPV4")]
     identity: Option<Ipv4Addr>,
-    /// Receive only from this source (source-specific multicast; may be repeated)
+    /// Receive only from this source. That is source-specific multicast; may be repeated
     #[arg(long, value_name = "ADDR", value_parser = arguments::address)]
     source: Vec<IpAddr>,
     /// TTL or hop limit of the packets
@@ -73,11 +82,11 @@ pub struct Args {
     #[arg(long, value_name = "PACKETS", default_value_t = PAPER_WINDOW)]
     window: u64,
     /// The time before the first packet, in which other hosts join the group
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
-    lead: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_time, allow_hyphen_values = true)]
+    lead: Duration,
     /// The time after the last packet, in which is still received
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
-    linger: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_time, allow_hyphen_values = true)]
+    linger: Duration,
     /// Do not receive the packets of this host's own senders
     #[arg(long)]
     no_loop: bool,
@@ -85,8 +94,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
     /// Wait for the last microseconds before each deadline by spinning, which takes a processor and is more exact
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
-    spin: u64,
+    #[arg(long, value_name = "MICROSECONDS", default_value = "0us", value_parser = parse_spin, allow_hyphen_values = true)]
+    spin: Duration,
     /// Hand packets that are due together to the kernel as one (UDP_SEGMENT): more packets per second, in bursts
     #[arg(long)]
     super_packets: bool,
@@ -96,7 +105,7 @@ pub struct Args {
     /// This host's name in the results [default: its host name]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// Print one JSON object, and "ready" on standard error once the group is joined
+    /// Print one JSON object. "ready" is on standard error once the group is joined
     #[arg(long)]
     json: bool,
     /// Write the JSON object to this file, too
@@ -188,9 +197,16 @@ impl Args {
             Some(name) => name.clone(),
             None => Interface::by_route(None)?.name,
         };
-        let seconds = self.seconds.unwrap_or(DEFAULT_SECONDS);
-        let rate = self.rate.as_deref().unwrap_or(DEFAULT_RATE);
-        let schedule = Schedule::parse(rate, seconds).map_err(|error| format!("--rate: {error}"))?;
+        let size_bytes =
+            self.size.map_or(packet.min_bytes(), |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let time = self.seconds.unwrap_or(DEFAULT_TIME);
+        let (option, pps) = match (&self.rate, &self.pps) {
+            (Some(rate), _) => ("--rate", packet_rates(rate, size_bytes, group)),
+            (None, Some(pps)) => ("--pps", Ok(pps.clone())),
+            (None, None) => ("--pps", Ok(DEFAULT_PPS.to_owned())),
+        };
+        let schedule = pps.and_then(|pps| Schedule::parse(&pps, time.as_secs_f64()));
+        let schedule = schedule.map_err(|error| format!("{option}: {error}"))?;
         let sends = self.only != Some(Only::Receive);
         let receives = self.only != Some(Only::Send);
         Ok(RunConfig {
@@ -199,24 +215,24 @@ impl Args {
             interface,
             sources: self.source.clone(),
             packet,
-            size_bytes: self.size.unwrap_or(packet.min_bytes()),
+            size_bytes,
             hops: self.hops,
             loops_back: !self.no_loop,
-            lead: Duration::from_secs_f64(self.lead),
+            lead: self.lead,
             sending: sends.then(|| Sending {
                 senders: self.senders,
                 first_identity: self.identity,
                 threads: self.threads,
-                spin: Duration::from_micros(self.spin),
+                spin: self.spin,
                 super_packets: self.super_packets,
                 ..Sending::new(schedule.clone())
             }),
             receiving: receives.then(|| Receiving {
-                time: (sends || self.seconds.is_some()).then(|| Duration::from_secs_f64(seconds)),
-                linger: Duration::from_secs_f64(self.linger),
+                time: (sends || self.seconds.is_some()).then_some(time),
+                linger: self.linger,
                 window: self.window,
                 max_streams: self.max_senders,
-                schedule: (sends || self.rate.is_some()).then_some(schedule),
+                schedule: (sends || self.rate.is_some() || self.pps.is_some()).then_some(schedule),
             }),
         })
     }
@@ -234,12 +250,35 @@ fn parse_group(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Parses a number of seconds, with or without decimals or a unit.
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=arguments::LONGEST_SECONDS as f64).contains(&seconds) => Ok(seconds),
-        _ => arguments::seconds(text).map(|seconds| seconds as f64),
-    }
+/// Parses a time that may be 0.
+fn parse_time(text: &str) -> Result<Duration, QuantityError> {
+    quantity::time(text, Duration::ZERO..=arguments::LONGEST_TIME)
+}
+
+/// Parses a time before deadlines, of which less than a second makes sense.
+fn parse_spin(text: &str) -> Result<Duration, QuantityError> {
+    let text = if text.ends_with(|last: char| last.is_ascii_digit()) {
+        format!("{text}us")
+    } else {
+        text.to_owned()
+    };
+    quantity::time(&text, Duration::ZERO..=Duration::from_secs(1))
+}
+
+/// Converts rates of IP packets, in bits a second with a unit, to packets a second. A rate without a unit was once one of packets.
+fn packet_rates(text: &str, size_bytes: usize, group: SocketAddr) -> Result<String, String> {
+    let header_bytes = if group.is_ipv6() { 40 } else { 20 } + 8;
+    let packet_bits = 8.0 * (size_bytes as f64 + f64::from(header_bytes));
+    let in_packets = |rate: &str| {
+        if rate.ends_with(|last: char| last.is_ascii_digit()) {
+            return Err(format!(
+                "{rate} has no unit: write --pps {text} for packets a second, or {rate}bit for bits a second"
+            ));
+        }
+        let bps = quantity::rate_bps(rate, RATES_BPS).map_err(|error| format!("{rate}: {error}"))?;
+        Ok((bps as f64 / packet_bits).to_string())
+    };
+    text.split(',').map(in_packets).collect::<Result<Vec<_>, _>>().map(|rates| rates.join(","))
 }
 
 fn host_name() -> String {
@@ -262,7 +301,17 @@ mod tests {
 
     #[test]
     fn seconds_may_have_decimals_or_a_unit() {
-        assert_eq!((parse_seconds("0.5"), parse_seconds("2m")), (Ok(0.5), Ok(120.0)));
-        assert!(parse_seconds("-1").is_err() && parse_seconds("nan").is_err() && parse_seconds("x").is_err());
+        assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(
+            (parse_spin("50"), parse_spin("1ms")),
+            (Ok(Duration::from_micros(50)), Ok(Duration::from_millis(1)))
+        );
+    }
+
+    #[test]
+    fn a_rate_in_bits_becomes_packets_of_this_size() {
+        let group = "239.1.1.1:5000".parse().unwrap();
+        assert_eq!(packet_rates("1M,8k", 97, group), Ok("1000,8".into()));
+        assert!(packet_rates("450", 97, group).unwrap_err().contains("write --pps 450"));
     }
 }

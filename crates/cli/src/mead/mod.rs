@@ -12,16 +12,16 @@ use std::{
 };
 
 use treecast_driver::explicit::{self, Settings, Xcast, event::MeadEvent};
-use treecast_host::stop::Stop;
+use treecast_host::{
+    quantity::{self, QuantityError},
+    stop::Stop,
+};
 
 use self::{
     display::Display,
     sharing::{Grouping, SharingArgs, WireDialect},
 };
 use crate::{Outcome, arguments};
-
-/// The longest time that an option takes, in seconds: a year. Added to any clock, it cannot overflow.
-const LONGEST_SECONDS: f64 = 366.0 * 24.0 * 3600.0;
 
 /// Send any program's datagrams to a group of receivers, by MEADcast if routers speak it, or by Xcast.
 ///
@@ -37,98 +37,98 @@ pub struct Args {
     /// more
     #[arg(required = true, value_name = "ADDR... PORT", allow_negative_numbers = true)]
     receivers: Vec<String>,
-    /// A file with receivers: an address a line, with a port if it differs. When the file changes, receivers
+    /// A file with receivers, an address a line. With a port if it differs. When the file changes, receivers
     /// join and leave. Replace it with `mv`, because a half-written file is read as it is
     #[arg(long, value_name = "FILE")]
     members: Option<PathBuf>,
 
     /// The address to send from [default: that of the route to the first receiver]
-    #[arg(short, long, value_name = "ADDR", help_heading = "Network")]
+    #[arg(short, long, value_name = "ADDR")]
     address: Option<Ipv6Addr>,
     /// The interface to use [default: the one that the routes name]
-    #[arg(short, long, value_name = "IF", help_heading = "Network")]
+    #[arg(long, value_name = "IF")]
     interface: Option<String>,
     /// The UDP port that packets come from [default: the program's own]
-    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Network")]
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// The address that programs send to
-    #[arg(long, value_name = "ADDR", default_value = "fd15::1", help_heading = "Network")]
+    /// Address that programs send to [default: fd15::1]
+    #[arg(long, value_name = "ADDR", default_value = "fd15::1", hide_default_value = true)]
     tun_address: Ipv6Addr,
     /// The TUN device's name [default: mead and a free number]
-    #[arg(short, long, value_name = "IF", help_heading = "Network")]
+    #[arg(short, long, value_name = "IF")]
     tun: Option<String>,
 
     /// Seconds before the first discovery
-    #[arg(short, long, value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = "Discovery")]
+    #[arg(short, long, value_name = "SECONDS", default_value = "0", value_parser = seconds, allow_hyphen_values = true)]
     delay: Duration,
     /// Seconds from the begin of one discovery to the next
-    #[arg(short = 'I', long, value_name = "SECONDS", default_value = "5", value_parser = some_seconds, help_heading = "Discovery")]
+    #[arg(short = 'I', long, value_name = "SECONDS", default_value = "5", value_parser = some_seconds, allow_hyphen_values = true)]
     interval: Duration,
     /// Seconds for which a discovery waits for responses
-    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "2", value_parser = some_seconds, help_heading = "Discovery")]
+    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "2", value_parser = some_seconds, allow_hyphen_values = true)]
     timeout: Duration,
     /// Wait for traffic before the first discovery
-    #[arg(short, long, help_heading = "Discovery")]
+    #[arg(short, long)]
     wait: bool,
     /// The largest number of discovery requests in a second. A discovery takes longer if its requests do not
     /// fit into the first quarter of the timeout
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Discovery")]
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
     requests: u32,
-    /// Believe only routers that have the domain's key, a file with 64 hexadecimal digits. The sender proves to
+    /// Believe only routers that have this domain's key. It is a file with 64 hexadecimal digits. The sender proves to
     /// them that it has the key, too, because routers with a key make copies for no other senders. The clocks
     /// of all hosts may differ by ten minutes
-    #[arg(long, value_name = "FILE", help_heading = "Discovery")]
+    #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
 
     #[command(flatten)]
     sharing: SharingArgs,
     /// The length of the programs' datagrams in bytes, for --grouping cost
-    #[arg(long, value_name = "BYTES", default_value = "1000", help_heading = "Grouping")]
+    #[arg(long, value_name = "BYTES", default_value = "1000")]
     payload: u16,
 
     /// Let the kernel send all packets, with its firewall and policy routing; this is slower. Without this
     /// option, super-packets (UDP_SEGMENT) of programs stay whole, and skip the firewall's output rules
-    #[arg(long, help_heading = "Network")]
+    #[arg(long)]
     through_kernel: bool,
 
     /// The order of bits in headers
-    #[arg(long, value_enum, default_value_t = WireDialect::Rfc, help_heading = "Protocol")]
+    #[arg(long, value_enum, default_value_t = WireDialect::Rfc)]
     dialect: WireDialect,
     /// A group that receivers join. Designated routers (`treecast router run --designated`) serve these
     /// receivers on their own links, by one multicast packet to the group, and packets list the router without
     /// them. Receivers that do not join are served as without this option
-    #[arg(long, value_name = "GROUP", help_heading = "Protocol")]
+    #[arg(long, value_name = "GROUP")]
     designated: Option<Ipv6Addr>,
     /// Put each receiver's port into packets; needed if the ports in --members differ
-    #[arg(long, help_heading = "Protocol")]
+    #[arg(long)]
     ports: bool,
 
     /// Send by Xcast (RFC 5058) and not by MEADcast. All receivers are in address lists, up to --max in each,
     /// from the first packet on, and the sender does not look for routers. Routers where paths diverge must
     /// speak Xcast (`treecast router run`); otherwise only the first receiver of each list gets anything
-    #[arg(long, help_heading = "Xcast", conflicts_with_all = NOT_WITH_XCAST)]
+    #[arg(long, conflicts_with_all = NOT_WITH_XCAST)]
     xcast: bool,
     /// Xcast+: a group. A router (`treecast router run --xcast-plus`) whose hosts join this group with this
     /// sender's address as source registers here. It serves its hosts by multicast on its own links, at PORT.
     /// No other receivers may be given (with --address or --interface). With --key, only routers of the domain
     /// are believed
-    #[arg(long, value_name = "GROUP", requires = "xcast", help_heading = "Xcast")]
+    #[arg(long, value_name = "GROUP", requires = "xcast")]
     group: Option<Ipv6Addr>,
     /// Have routers overwrite, in each copy, the addresses that the copy is not for (the A bit)
-    #[arg(long, requires = "xcast", help_heading = "Xcast")]
+    #[arg(long, requires = "xcast")]
     anonymous: bool,
 
     /// Print each new grouping
-    #[arg(long, help_heading = "Verbosity")]
+    #[arg(long)]
     print_groups: bool,
     /// Print the tree of routers and receivers after each discovery
-    #[arg(long, help_heading = "Verbosity")]
+    #[arg(long)]
     print_tree: bool,
-    /// Print statistics at this interval in seconds, and not only at the end
-    #[arg(long, value_name = "SECONDS", value_parser = some_seconds, help_heading = "Verbosity")]
+    /// Print statistics at this interval. In seconds [default: only at the end]
+    #[arg(long, value_name = "SECONDS", value_parser = some_seconds, allow_hyphen_values = true)]
     statistics: Option<Duration>,
     /// One JSON event a line on standard output
-    #[arg(long, help_heading = "Verbosity")]
+    #[arg(long)]
     json: bool,
 }
 
@@ -217,16 +217,14 @@ fn parse_receiver(text: &str) -> Result<IpAddr, String> {
     arguments::address(text).map_err(|_| format!("{text} is no receiver: expected an address like fd00::1"))
 }
 
-/// Parses seconds, with or without a fraction.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.0..=LONGEST_SECONDS).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected seconds, like 5 or 0.5".to_owned())
+/// Parses a time that may be 0.
+fn seconds(text: &str) -> Result<Duration, QuantityError> {
+    quantity::time(text, Duration::ZERO..=arguments::LONGEST_TIME)
 }
 
-/// Parses seconds that are more than 0.
-fn some_seconds(text: &str) -> Result<Duration, String> {
-    let expected = || "expected more than 0 seconds, like 5 or 0.5".to_owned();
-    seconds(text).ok().filter(|seconds| !seconds.is_zero()).ok_or_else(expected)
+/// Parses a time that is more than 0.
+fn some_seconds(text: &str) -> Result<Duration, QuantityError> {
+    quantity::time(text, Duration::from_millis(1)..=arguments::LONGEST_TIME)
 }
 
 #[cfg(test)]
@@ -243,7 +241,7 @@ mod tests {
             some_seconds("0.25").is_ok()
                 && ["0", "0.0", "-1"].iter().all(|wrong| some_seconds(wrong).is_err())
         );
-        assert!(["", "-1", "NaN", "inf", "1e99", "5s"].iter().all(|wrong| seconds(wrong).is_err()));
+        assert!(["", "-1", "NaN", "inf", "1e99", "5x"].iter().all(|wrong| seconds(wrong).is_err()));
     }
 
     #[test]

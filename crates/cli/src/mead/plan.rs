@@ -16,17 +16,17 @@ use crate::Outcome;
 /// which no grouping can undercut.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The network, in the form that `treecast lab up` takes. testbed is the one of the MEADcast thesis
+    /// The network. In the form that `treecast lab up` takes. testbed is the one of the MEADcast thesis
     #[arg(long, value_name = "SPEC", default_value = "testbed")]
     topology: String,
-    /// A file that names senders and receivers, like labs/meadcast/participants.toml [default: those of the
+    /// A file that names senders and receivers. As labs/meadcast/participants.toml does [default: those of the
     /// MEADcast thesis in its testbed]
     #[arg(long, value_name = "FILE")]
     participants: Option<PathBuf>,
     /// Compute only this use case of the file
     #[arg(long, value_name = "NAME")]
     use_case: Option<String>,
-    /// The numbers of receivers in each network
+    /// Receivers in each network
     #[arg(long, value_name = "N,...", default_value = "1,3,5", value_delimiter = ',')]
     receivers: Vec<usize>,
     /// The largest number of addresses in a packet [default: the use case's]
@@ -35,7 +35,7 @@ pub struct Args {
     /// The data bytes in a datagram [default: those of the thesis, 1432 less 16 for each address]
     #[arg(long, value_name = "BYTES")]
     payload: Option<u16>,
-    /// The routers that speak MEADcast, by their nodes' names [default: all]
+    /// The routers that speak MEADcast. Names of their nodes [default: all]
     #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
     support: Option<Vec<String>>,
     /// One JSON array instead of a table

@@ -11,36 +11,36 @@ use crate::domain_key;
 pub struct SharingArgs {
     /// The largest number of addresses in a packet, routers included: 2 to 32 [default: as many as leave room
     /// for 1280 bytes, 12 at an MTU of 1500]
-    #[arg(long, value_name = "N", help_heading = "Grouping")]
+    #[arg(long, value_name = "N")]
     max: Option<usize>,
     /// Serve receivers by unicast if their router has fewer receivers than this (with --min-routers: and also
     /// fewer routers)
-    #[arg(long, value_name = "N", help_heading = "Grouping")]
+    #[arg(long, value_name = "N")]
     min_leaves: Option<usize>,
     /// Serve receivers by unicast if their router has fewer routers behind it than this (with --min-leaves: and
     /// also fewer receivers)
-    #[arg(long, value_name = "N", help_heading = "Grouping")]
+    #[arg(long, value_name = "N")]
     min_routers: Option<usize>,
     /// Let a router also serve the receivers of another one that is at most this many hops behind it; 0: never
     /// [default: 0]
-    #[arg(short, long, value_name = "HOPS", help_heading = "Grouping")]
+    #[arg(long, value_name = "HOPS")]
     merge: Option<u8>,
     /// Add no further addresses to a packet that has this many [default: --max]
-    #[arg(long, value_name = "N", help_heading = "Grouping")]
+    #[arg(long, value_name = "N")]
     ok: Option<usize>,
     /// Put receivers of one router into several packets if that fills the packets
-    #[arg(short, long, help_heading = "Grouping")]
+    #[arg(long)]
     split: bool,
     /// The way to choose the receivers that share a packet: as in the thesis, or so that the links carry the
     /// fewest bytes [default: thesis, and for `treecast send` cost]
-    #[arg(long, value_enum, help_heading = "Grouping")]
+    #[arg(long, value_enum)]
     grouping: Option<Grouping>,
     /// Tell routers to replicate packets only where paths diverge
-    #[arg(long, help_heading = "Protocol")]
+    #[arg(long)]
     dont_replicate: bool,
     /// Address packets to routers, so that a router that fails to act shows no receiver's address to another
     /// receiver
-    #[arg(long, help_heading = "Protocol")]
+    #[arg(long)]
     to_router: bool,
 }
 

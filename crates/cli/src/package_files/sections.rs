@@ -114,6 +114,12 @@ const FILES: Section = Section {
     parts: &[
         Entry("~/.config/treecast/keys", "This user's keys. See treecast-keys(1)."),
         Entry(
+            "~/.config/treecast/config.toml, /etc/treecast/config.toml",
+            "Options of treecast-send(1) and treecast-receive(1) that always hold, in tables [send] and [receive], and profiles of send, in \
+             tables [profile.NAME]. A key is the long name of an option without --. What is typed counts more. \
+             /usr/share/doc/treecast/examples/config is a sample, and sending.md says more.",
+        ),
+        Entry(
             "/etc/treecast/standing.toml",
             "Whose sessions the service treecast-standing takes, and where to. The file explains its settings.",
         ),
@@ -200,8 +206,11 @@ const SEND: &[Section] = &[
             Lines("treecast send --allow receivers.keys image.iso"),
             Text("Send to the standing receivers lab1 and lab2, who trust this user's key:"),
             Lines("treecast send --key default --to-standing lab1,lab2 image.iso"),
+            Text("Send with the options of the table [profile.lab] of the configuration:"),
+            Lines("treecast send --profile lab image.iso"),
         ],
     },
+    FILES,
     EXIT_OF_TRANSFERS,
 ];
 

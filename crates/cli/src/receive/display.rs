@@ -222,8 +222,22 @@ fn unreachable(addresses: &str, reason: &str, left: Duration) -> String {
 fn in_one_line(summary: &ReceiveSummary, cut_short: usize, unit: &str) -> String {
     let (received, failed) = ((summary.received + summary.others) as usize, summary.failed as usize);
     let progress = &summary.progress;
+    let events = progress.retransmitted_bytes
+        + progress.duplicate_blocks
+        + progress.dropped_packets
+        + progress.decoded_blocks
+        + progress.wrong_chunks;
+    let losses = match events {
+        0 if summary.is_complete() => "nothing was lost".to_owned(),
+        _ => format!(
+            "{} sent again, {} twice, {} dropped; {failed} failed",
+            bytes(progress.retransmitted_bytes),
+            counted(progress.duplicate_blocks as usize, "block"),
+            counted(progress.dropped_packets as usize, "packet"),
+        ),
+    };
     let mut line = format!(
-        "{}{}, {} in {:.2} s; {} sent again, {} twice, {} dropped; {failed} failed",
+        "{}{}, {} in {:.2} s; {losses}",
         counted(received, unit),
         match summary.others {
             0 => String::new(),
@@ -231,9 +245,6 @@ fn in_one_line(summary: &ReceiveSummary, cut_short: usize, unit: &str) -> String
         },
         bytes(summary.received_bytes),
         progress.seconds,
-        bytes(progress.retransmitted_bytes),
-        counted(progress.duplicate_blocks as usize, "block"),
-        counted(progress.dropped_packets as usize, "packet"),
     );
     if summary.not_wanted > 0 {
         line += &format!(", {} not wanted", summary.not_wanted);
@@ -360,6 +371,9 @@ mod tests {
         summary.progress.duplicate_blocks = 1;
         let one = "1 file, 5 B in 0.00 s; 0 B sent again, 1 block twice, 0 packets dropped; 0 failed";
         assert_eq!(in_one_line(&summary, 0, "file"), one);
+        summary.progress.duplicate_blocks = 0;
+        assert_eq!(in_one_line(&summary, 0, "file"), "1 file, 5 B in 0.00 s; nothing was lost");
+        summary.progress.duplicate_blocks = 1;
         (summary.received, summary.others, summary.received_bytes) = (4, 5, 7 << 20);
         summary.progress.retransmitted_bytes = 3 << 19;
         let set = "9 files (5 of them folders and links), 7.0 MiB in 0.00 s; 1.5 MiB sent again, 1 block twice, 0 packets \
@@ -376,7 +390,7 @@ mod tests {
         summary.progress.older_bytes = Some(8 << 20);
         let line = "by difference: 3.0 MiB fetched, 8.0 MiB copied from older versions";
         assert_eq!(by_difference(&summary).as_deref(), Some(line));
-        assert!(in_one_line(&summary, 0, "file").ends_with("; 0 failed"));
+        assert!(in_one_line(&summary, 0, "file").ends_with("; nothing was lost"));
         summary.progress.older_bytes = Some(0);
         assert!(by_difference(&summary).unwrap().ends_with("nothing was in older versions"));
     }

@@ -22,7 +22,7 @@ impl Place {
     ///
     /// # Errors
     /// If the path is for neither, or no folder can be made, in words.
-    pub fn new(path: &Path, into: Option<&Path>, reads_back: bool) -> Result<Self, String> {
+    pub fn new(path: &Path, into: Option<&Path>) -> Result<Self, String> {
         let is_device = device::is_device(path);
         match is_device {
             true => {}
@@ -37,9 +37,6 @@ impl Place {
             }
             false if is_among_devices(path) => {
                 return Err(format!("there is no such device: {}", path.display()));
-            }
-            false if reads_back => {
-                return Err(format!("{} is no block device: --read-back is for devices", path.display()));
             }
             false => {}
         }
@@ -116,7 +113,7 @@ mod tests {
     #[test]
     fn a_mistyped_device_does_not_become_a_file() {
         for path in ["/dev/treecast-none", "/dev/treecast-none/1", "/dev/../dev/treecast-none"] {
-            let line = Place::new(Path::new(path), None, false).err().unwrap();
+            let line = Place::new(Path::new(path), None).err().unwrap();
             assert_eq!(line, format!("there is no such device: {path}"));
         }
         assert!(!is_among_devices(&std::env::temp_dir().join("dev")) && !is_among_devices(Path::new("dev")));

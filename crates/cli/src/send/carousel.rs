@@ -6,12 +6,19 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use treecast::{
     GroupBuilder,
+    limits::CAROUSEL_RATE_BPS,
     options::{CarouselOptions, Dialect, FrameHash},
-    watch::{NamedReceiver, Presence, SendEvent, SendProgress, SendSummary},
+    watch::{CarouselEnd, NamedReceiver, Presence, SendEvent, SendProgress, SendSummary},
 };
 
 use super::{HashArg, SessionArgs, announcement, hold, is_iotup};
-use crate::{Outcome, advice::with_option, arguments::counted, figures::bytes, output};
+use crate::{
+    Outcome,
+    advice::with_option,
+    arguments::counted,
+    figures::{bytes, rate},
+    output,
+};
 
 pub(super) fn run(args: &SessionArgs, builder: GroupBuilder) -> Outcome {
     let sends_all = super::asks_for_fec(args) || args.rates.is_some() || args.session.is_some();
@@ -20,9 +27,19 @@ pub(super) fn run(args: &SessionArgs, builder: GroupBuilder) -> Outcome {
             "treecast: in a carousel with --fec, --rates or --session, --delta saves nothing: receivers with older versions only end earlier"
         );
     }
-    let mut display = Display::new(args.json, args.delta && !sends_all);
+    let mut display = Display::new(args.json, options(args).idle, args.delta && !sends_all);
     let summary = hold(args, builder, &mut |event| display.show(args, event))?;
     display.finish(&summary)
+}
+
+/// Says which rate a carousel keeps that has not been given one.
+fn tell_default_rate(args: &SessionArgs) {
+    if args.rate.is_none() && args.rates.is_none() {
+        remark!(
+            "treecast: no --rate: sending at {}, which ports of 100 Mbit/s bear; no receiver can slow a carousel down, so choose a --rate that all of them take",
+            rate(Some(CAROUSEL_RATE_BPS))
+        );
+    }
 }
 
 /// The options that only a carousel has.
@@ -42,29 +59,37 @@ pub(super) fn options(args: &SessionArgs) -> CarouselOptions {
 struct Display {
     json: bool,
     bar: ProgressBar,
+    /// The time without a listener after which the carousel ends.
+    idle: Duration,
     /// Whether loops bring what receivers lack, and not everything.
     is_partial: bool,
-    /// Whether the sender could not send an object to its end. No receiver can have all of that object.
+    /// Whether the sender could not send something, or not to its end. No receiver can have all of that.
     has_withdrawn: bool,
 }
 
 impl Display {
-    fn new(json: bool, is_partial: bool) -> Self {
+    fn new(json: bool, idle: Duration, is_partial: bool) -> Self {
         let bar = output::waiting_bar(json, "waiting for a listener");
-        Self { json, bar, is_partial, has_withdrawn: false }
+        Self { json, bar, idle, is_partial, has_withdrawn: false }
     }
 
     fn ready(&self, announcement: &str, is_iotup: bool) {
         match (self.json, is_iotup) {
             (true, false) => say!("{}", json!({"event": "ticket", "ticket": announcement})),
             (true, true) => say!("{}", json!({"event": "ready", "group": announcement})),
-            (false, _) => say!("{announcement}"),
+            (false, true) => say!("{announcement}"),
+            (false, false) => {
+                say!("{announcement}");
+                remark!("on another host: treecast receive {announcement}");
+            }
         }
     }
 
     fn show(&mut self, args: &SessionArgs, event: &SendEvent) {
-        self.has_withdrawn |= matches!(event, SendEvent::Withdrawn { .. });
+        self.has_withdrawn |= matches!(event, SendEvent::Withdrawn { .. } | SendEvent::NotSent { .. });
         if let SendEvent::Ready { .. } = event {
+            // Options that do not go together are refused before, in one line.
+            tell_default_rate(args);
             return self.ready(&announcement(args, event), is_iotup(args));
         }
         match event {
@@ -75,6 +100,7 @@ impl Display {
             SendEvent::Warning(line) | SendEvent::Withdrawn { reason: line, .. } => {
                 self.line(&with_option(line));
             }
+            SendEvent::NotSent { path, reason, .. } => self.line(&format!("{path}: {reason}")),
             SendEvent::Progress(progress) => self.move_bar(progress),
             _ => {}
         }
@@ -103,6 +129,7 @@ impl Display {
             false => {
                 say!("{}", in_one_line(&summary.progress, self.is_partial));
                 about_named(&summary.named).iter().for_each(|line| say!("{line}"));
+                say!("{}", why_ended(summary, self.idle));
             }
         }
         let is_away =
@@ -113,6 +140,18 @@ impl Display {
 
     fn line(&self, line: &str) {
         output::above(&self.bar, line);
+    }
+}
+
+/// A line that says why the carousel ended.
+fn why_ended(summary: &SendSummary, idle: Duration) -> String {
+    match summary.carousel_end {
+        Some(CarouselEnd::NobodyListens) => {
+            format!("ended: nobody has listened for {} s (--idle)", idle.as_secs())
+        }
+        Some(CarouselEnd::LoopsDone) => "ended: all loops are done (--loops)".into(),
+        Some(CarouselEnd::NothingLeft) => "ended: none of the files can be read any more".into(),
+        _ => "ended: it was stopped".into(),
     }
 }
 

@@ -1,9 +1,14 @@
 //! The display of `treecast send`: the ticket, a bar, and at the end a table of receivers.
 
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use treecast::stream::piece_number;
 use treecast::watch::{
-    FanoutProgress, LocalSending, ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing, Way,
+    CommandOutcome, FanoutProgress, LocalSending, ReceiverProgress, SendEvent, SendProgress, SendSummary,
+    Standing, Way,
 };
 
+use super::orders;
 use crate::{
     advice::with_option,
     arguments::counted,
@@ -21,8 +26,16 @@ pub(super) struct Display {
     json: bool,
     /// What is counted: files, or the pieces of a stream.
     unit: &'static str,
+    /// Whether lines at the terminal change for how many receivers the start waits.
+    takes_orders: bool,
+    /// Whether anybody with the ticket may receive, so that the line for another host is shown.
+    pub is_for_anybody: bool,
     line: MovingLine,
     lines: Lines,
+    /// The first files of a feed that could not be sent, with the reasons.
+    not_sent: Vec<String>,
+    /// The session's number in hexadecimal digits. Empty before the ticket is made.
+    session: String,
     /// The receivers that have joined while the session waits. `None` when it has started.
     waiting: Option<Waiting>,
 }
@@ -33,13 +46,23 @@ struct Waiting {
 }
 
 impl Display {
-    /// A display for a session that starts when `wanted` receivers are there.
-    pub fn new(json: bool, wanted: u32, unit: &'static str) -> Self {
+    /// A display for a session that starts when `wanted` receivers are there. `takes_orders`: a person at the terminal can change that.
+    pub fn new(json: bool, wanted: u32, takes_orders: bool, unit: &'static str) -> Self {
         let waiting = Some(Waiting { joined: 0, wanted });
-        Self { json, unit, line: MovingLine::new(json, ""), lines: Lines::default(), waiting }
+        let line = MovingLine::new(json, "");
+        let (lines, not_sent, session) = (Lines::default(), Vec::new(), String::new());
+        Self { json, unit, takes_orders, is_for_anybody: true, line, lines, not_sent, session, waiting }
+    }
+
+    /// The session's number in hexadecimal digits.
+    pub fn session(&self) -> &str {
+        &self.session
     }
 
     pub fn show(&mut self, event: &SendEvent) {
+        if let SendEvent::Ready { ticket } = event {
+            self.session = format!("{:08x}", ticket.session.0);
+        }
         if self.json {
             return match event {
                 SendEvent::Idle => self.lines.show(),
@@ -49,6 +72,12 @@ impl Display {
         match event {
             SendEvent::Ready { ticket } => {
                 say!("{ticket}");
+                if self.is_for_anybody {
+                    self.line(&format!("on another host: treecast receive {ticket}"));
+                }
+                if self.takes_orders {
+                    self.line(orders::HELP);
+                }
                 self.wait_for(0);
             }
             SendEvent::Warning(line) => self.line(&with_option(line)),
@@ -60,6 +89,14 @@ impl Display {
                 self.line(&format!("{receiver} joined from {address} ({there})"));
                 self.wait_for(*joined);
             }
+            SendEvent::WaitsFor { joined, wanted } => {
+                self.waiting = Some(Waiting { joined: *joined, wanted: *wanted });
+                self.line(&format!(
+                    "waits for {} now ({joined} there)",
+                    counted(*wanted as usize, "receiver")
+                ));
+                self.wait_for(*joined);
+            }
             SendEvent::Left { receiver, reason } => {
                 self.line(&format!("{receiver} left: {reason}"));
                 let joined = self.waiting.as_ref().map_or(0, |waiting| waiting.joined.saturating_sub(1));
@@ -68,16 +105,23 @@ impl Display {
             SendEvent::Refused { address, reason } => {
                 self.line(&format!("a connection from {address} came to nothing: {reason}"));
             }
+            SendEvent::CommandEnded { receiver, outcome } => {
+                self.line(&format!("{receiver}: its command {}", command(outcome)));
+            }
             SendEvent::Started { .. } => self.waiting = None,
             SendEvent::Progress(progress) => self.move_bar(progress),
             SendEvent::Moved { receiver, group, rate_bps } => {
-                self.line(&format!("{receiver} moved to group {group} at {}", rate(Some(*rate_bps))));
+                self.line(&moved(receiver, *group, *rate_bps));
             }
             SendEvent::Way { receiver, way, why } => {
                 self.line(&format!("{receiver} is served by {}: {why}", way.title()));
             }
-            SendEvent::Withdrawn { name, reason, .. } | SendEvent::NotSent { path: name, reason, .. } => {
-                self.line(&of(name, reason));
+            SendEvent::Withdrawn { name, reason, .. } => self.line(&of(name, reason)),
+            SendEvent::NotSent { path, reason, .. } => {
+                self.line(&of(path, reason));
+                if self.not_sent.len() < MOST_NOT_SENT {
+                    self.not_sent.push(of(path, reason));
+                }
             }
             _ => {}
         }
@@ -89,15 +133,29 @@ impl Display {
             return self.lines.end(&SendEvent::Done(summary.into()));
         }
         say!("{}", in_one_line(summary, self.unit));
-        given_up(summary).into_iter().for_each(|line| say!("{line}"));
+        let lines = given_up(summary, &self.not_sent).into_iter().chain(deaf(summary));
+        lines.chain(times(&summary.progress.receivers)).for_each(|line| say!("{line}"));
         let lacks_some = |receiver: &ReceiverProgress| receiver.failed + receiver.objects_missed > 0;
         if summary.progress.receivers.iter().any(lacks_some) {
-            output::to_stdout(format_args!("{}", failures(summary)));
+            output::to_stdout(format_args!("{}", failures(summary, self.unit)));
         }
+        output::to_stdout(format_args!("{}", commands(summary)));
         if summary.others_failed > 0 {
             say!(
                 "{} more left before it had everything",
                 counted(summary.others_failed as usize, "receiver")
+            );
+        }
+        if summary.turned_away > 0 {
+            say!(
+                "receivers at {} could not be admitted: there was no descriptor left (`ulimit -n`)",
+                counted(summary.turned_away as usize, "host")
+            );
+        }
+        if summary.never_came > 0 {
+            say!(
+                "{} that the start waited for never came (--wait)",
+                counted(summary.never_came as usize, "receiver")
             );
         }
     }
@@ -132,12 +190,20 @@ impl Display {
             "{} of {}, {}, {}",
             bytes(done_bytes),
             bytes(wanted_bytes),
-            rate(progress.now_bps),
+            rate(progress.leaving_bps()),
             left(progress.seconds_left)
         );
         let total_bytes = Some(wanted_bytes);
         let moment = Moment { done_bytes, total_bytes, figures, remark: remark(progress) };
         self.line.show(&moment);
+    }
+}
+
+/// A receiver has gone to another group. Its rate is none yet where the sender has to find it.
+fn moved(receiver: &str, group: u8, rate_bps: Option<u64>) -> String {
+    match rate_bps {
+        Some(_) => format!("{receiver} moved to group {group} at {}", rate(rate_bps)),
+        None => format!("{receiver} moved to group {group}, whose rate is being found"),
     }
 }
 
@@ -169,6 +235,9 @@ fn remark(progress: &SendProgress) -> String {
     format!("{standings}, {} sent again{who}", percent(share))
 }
 
+/// A piece of a stream, as it is counted.
+pub(super) const PIECE: &str = "piece";
+
 /// The number of receivers that the moving line names. More would not fit 80 columns.
 const NAMED: usize = 2;
 
@@ -179,7 +248,7 @@ fn of_feed(progress: &SendProgress, waiting: u64, unit: &str) -> (String, String
         counted(progress.objects_done as usize, unit),
         progress.objects.saturating_sub(progress.objects_done),
         bytes(progress.sent_bytes),
-        rate(progress.now_bps)
+        rate(progress.leaving_bps())
     );
     if progress.local.is_some() {
         return (figures, remark(progress));
@@ -197,19 +266,43 @@ fn in_one_line(summary: &SendSummary, unit: &str) -> String {
         return in_local_groups(summary, local, unit);
     }
     let sum = |count: fn(&ReceiverProgress) -> u64| progress.receivers.iter().map(count).sum::<u64>();
-    format!(
-        "{}, {}: {} after {:.2} s{}; {} sent again, {} dropped",
+    let again = sum(|receiver| receiver.retransmitted_bytes);
+    let dropped = sum(|receiver| receiver.dropped_packets);
+    let has_lost_none = again + dropped + progress.repair_symbols == 0 && summary.is_everywhere();
+    let mut line = format!(
+        "{}, {}: {} after {:.2} s{}",
         counted(summary.objects as usize, unit),
         bytes(progress.total_bytes),
         who_has_it(&progress.receivers, if is_partial(summary) { "all that went out" } else { "all of it" }),
         progress.seconds,
         average(progress),
-        bytes(sum(|receiver| receiver.retransmitted_bytes)),
-        counted(sum(|receiver| receiver.dropped_packets) as usize, "packet"),
-    ) + &match progress.repair_symbols {
+    );
+    line += &match (progress.receivers.is_empty(), has_lost_none) {
+        (true, _) => String::new(),
+        (false, true) => "; nothing was lost".to_owned(),
+        (false, false) => {
+            format!("; {} sent again, {} dropped", bytes(again), counted(dropped as usize, "packet"))
+        }
+    };
+    if progress.repair_symbols > 0 {
+        line += &format!(", {} sent", counted(progress.repair_symbols as usize, "repair symbol"));
+    }
+    line + &carried(progress) + &progress.fanout.as_ref().map(left_bytes).unwrap_or_default()
+}
+
+/// Says how many bytes packets have carried for the objects, where compression and holes left some out.
+fn carried(progress: &SendProgress) -> String {
+    match progress.zero_bytes {
         0 => String::new(),
-        symbols => format!(", {} sent", counted(symbols as usize, "repair symbol")),
-    } + &progress.fanout.as_ref().map(left_bytes).unwrap_or_default()
+        zeros => {
+            let sent = progress.sent_bytes.saturating_sub(zeros);
+            format!(
+                "; {} went out for {} (zeros and what compression saves did not)",
+                bytes(sent),
+                bytes(progress.sent_bytes)
+            )
+        }
+    }
 }
 
 /// Whether the session was to send more than went out: files of a feed that could not be sent, were given up, or wait for the next start.
@@ -218,15 +311,39 @@ fn is_partial(summary: &SendSummary) -> bool {
     is_stopped_feed || summary.not_sent + summary.dropped + summary.expired > 0
 }
 
-/// Says how many files of a feed nobody gets, or not everybody. `None` if there are none.
-fn given_up(summary: &SendSummary) -> Option<String> {
+/// The most files that could not be sent and are named again at the end.
+const MOST_NOT_SENT: usize = 10;
+
+/// Says how many files of a feed nobody gets, or not everybody, and names the first ones. `None` if there are none.
+fn given_up(summary: &SendSummary, not_sent: &[String]) -> Option<String> {
     let told =
         |count: u64, verb: &str| (count > 0).then(|| format!("{} {verb}", counted(count as usize, "file")));
     let dropped = told(summary.dropped, "dropped because too many waited (--spool-files, --spool-bytes)");
     let expired = told(summary.expired, "expired before all had it");
-    let refused = told(summary.not_sent, "not sent, for the reasons above");
+    let named = not_sent.join("; ");
+    let others = if summary.not_sent as usize > not_sent.len() { "; ..." } else { "" };
+    let refused = told(summary.not_sent, &format!("not sent ({named}{others})"));
     let parts: Vec<_> = [refused, dropped, expired].into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| parts.join("; "))
+    (!parts.is_empty()).then(|| output::in_one_line(&parts.join("; ")))
+}
+
+/// The number of receivers that heard nothing which a line names. The others are counted.
+const MOST_DEAF: usize = 8;
+
+/// Names the receivers that got everything over TCP, and how much that was. `None` if there are none.
+fn deaf(summary: &SendSummary) -> Option<String> {
+    let deaf: Vec<_> = summary.progress.receivers.iter().filter(|receiver| receiver.hears_nothing).collect();
+    let named = |receiver: &&ReceiverProgress| {
+        format!("{} ({})", output::in_one_line(&receiver.name), bytes(receiver.retransmitted_bytes))
+    };
+    let mut names: Vec<_> = deaf.iter().take(MOST_DEAF).map(named).collect();
+    if deaf.len() > names.len() {
+        names.push(format!("{} more", deaf.len() - names.len()));
+    }
+    let whom = counted(deaf.len(), "receiver");
+    (!deaf.is_empty()).then(|| {
+        format!("no UDP packet reached {whom}, and everything went there over TCP: {}", names.join(", "))
+    })
 }
 
 /// Says how a session with local groups has ended. Its sender does not know receivers one by one: it knows the most that
@@ -255,6 +372,9 @@ fn in_local_groups(summary: &SendSummary, local: &LocalSending, unit: &str) -> S
 
 /// Says how many receivers have everything (`what`), and how many have everything that they wanted.
 fn who_has_it(receivers: &[ReceiverProgress], what: &str) -> String {
+    if receivers.is_empty() {
+        return "no receiver came".to_owned();
+    }
     let lacks_nothing = |receiver: &&ReceiverProgress| receiver.failed + receiver.objects_missed == 0;
     let (all, chosen): (Vec<_>, Vec<_>) =
         receivers.iter().filter(lacks_nothing).partition(|receiver| receiver.objects_not_wanted == 0);
@@ -294,40 +414,164 @@ fn left_bytes(fanout: &FanoutProgress) -> String {
     format!("; what left: {}", told.collect::<Vec<_>>().join(", "))
 }
 
-/// Lists the receivers that lack something, with the reasons.
-fn failures(summary: &SendSummary) -> String {
-    let mut rows: Vec<[String; 4]> = Vec::new();
+/// The least number of receivers with everything whose times are told.
+const MANY: usize = 10;
+
+/// Says how long the receivers took that have everything. `None` if they are few, or if no time is known.
+fn times(receivers: &[ReceiverProgress]) -> Option<String> {
+    let has_all = |receiver: &&ReceiverProgress| receiver.failed + receiver.objects_missed == 0;
+    let whole = receivers.iter().filter(has_all);
+    let mut times: Vec<_> = whole.filter_map(|one| Some((one.ended_seconds?, &one.name))).collect();
+    times.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    let (slowest, name) = times.last().filter(|_| times.len() >= MANY)?;
+    let median = times[(times.len() - 1) / 2].0;
+    let name = output::in_one_line(name);
+    Some(format!(
+        "{} have everything: half of them after {median:.2} s, the slowest ({name}) after {slowest:.2} s",
+        counted(times.len(), "receiver")
+    ))
+}
+
+/// The most rows of a table at the session's end. More would push the first ones off a terminal.
+const MOST_ROWS: usize = 40;
+
+/// The most reasons that are told for rows that are not shown.
+const MOST_REASONS: usize = 5;
+
+/// Lists the receivers that lack something, with the reasons, those that lack most first. The pieces of a stream have no names that
+/// anybody knows, so they are counted.
+fn failures(summary: &SendSummary, unit: &str) -> String {
+    let mut lacking: Vec<(&ReceiverProgress, Vec<(String, String)>)> = Vec::new();
     for receiver in &summary.progress.receivers {
-        let lacking = receiver.failures.iter().cloned().chain(missed(receiver, summary.objects));
-        let row = |(object, reason): (String, String)| {
-            [&receiver.name, &receiver.address, &object, &reason].map(|cell| output::in_one_line(cell))
-        };
-        rows.extend(lacking.map(row));
+        let told = receiver.failures.iter().cloned();
+        let told: Vec<_> = if unit == PIECE { as_counts(told, summary.objects) } else { told.collect() };
+        let told: Vec<_> = told.into_iter().chain(missed(receiver, summary.objects, unit)).collect();
+        if !told.is_empty() {
+            lacking.push((receiver, told));
+        }
     }
+    let all = lacking.iter().map(|(_, told)| told.len()).sum::<usize>();
+    if all > MOST_ROWS {
+        lacking.sort_by_key(|(receiver, _)| Reverse(receiver.failed + receiver.objects_missed));
+    }
+    // Each has a row before one has a second.
+    let each = if all > MOST_ROWS { (MOST_ROWS / lacking.len()).max(1) } else { all };
+    let rows = lacking.iter().flat_map(|(receiver, told)| {
+        // Of one that never came, nobody knows the address.
+        let address = if receiver.address.is_empty() { "-" } else { &receiver.address };
+        let row = move |(object, reason): &(String, String)| {
+            [receiver.name.as_str(), address, object, reason].map(output::in_one_line)
+        };
+        told.iter().take(each).map(row)
+    });
+    let rows: Vec<[String; 4]> = rows.take(MOST_ROWS).collect();
     let rows: Vec<[&str; 4]> = rows.iter().map(|row| row.each_ref().map(String::as_str)).collect();
-    table(&["receiver", "address", "file", "why not"], &rows)
+    let text = output::table(&["receiver", "address", unit, "why not"], &rows);
+    if rows.len() == all {
+        return text;
+    }
+    let reasons = lacking.iter().flat_map(|(_, told)| told.iter().map(|(_, reason)| reason.as_str()));
+    format!("{text}{}\n", not_shown(all, rows.len(), lacking.len(), reasons))
+}
+
+/// Says what a table of failures leaves out, and which reasons it has.
+fn not_shown<'a>(
+    all: usize,
+    shown: usize,
+    receivers: usize,
+    reasons: impl Iterator<Item = &'a str>,
+) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    reasons.for_each(|reason| *counts.entry(reason).or_default() += 1);
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    let more = counts.len().saturating_sub(MOST_REASONS);
+    let named = counts.iter().take(MOST_REASONS).map(|(reason, count)| format!("{count} times: {reason}"));
+    let mut named: Vec<_> = named.collect();
+    if more > 0 {
+        named.push(counted(more, "other reason"));
+    }
+    let line = format!(
+        "{} more (--json has all, --report FILE a row for each receiver); {} in all at {}: {}",
+        counted(all - shown, "row"),
+        all,
+        counted(receivers, "receiver"),
+        named.join("; ")
+    );
+    output::in_one_line(&line)
+}
+
+/// Counts failures by their reasons: "20 of 31 pieces".
+fn as_counts(failures: impl Iterator<Item = (String, String)>, objects: u64) -> Vec<(String, String)> {
+    let mut counts: Vec<(usize, String)> = Vec::new();
+    for (what, reason) in failures {
+        // The last row of a receiver may stand for several: "7 files more".
+        let several = || what.split(' ').next().and_then(|count| count.parse().ok());
+        let pieces = if piece_number(&what).is_some() { 1 } else { several().unwrap_or(1) };
+        match counts.iter_mut().find(|(_, other)| *other == reason) {
+            Some((count, _)) => *count += pieces,
+            None => counts.push((pieces, reason)),
+        }
+    }
+    let of = counted(objects as usize, PIECE);
+    counts.into_iter().map(|(count, reason)| (format!("{count} of {of}"), reason)).collect()
+}
+
+/// How a command went, in words.
+fn command(outcome: &CommandOutcome) -> String {
+    let how = match outcome.code {
+        Some(0) => "was successful".to_owned(),
+        Some(code) => format!("failed with exit code {code}"),
+        None => "has no exit code".to_owned(),
+    };
+    let line = if outcome.line.is_empty() { String::new() } else { format!(": {}", outcome.line) };
+    format!("{how} after {:.1} s{line}", outcome.seconds)
+}
+
+/// Lists how the commands of standing receivers went. Empty if there was none.
+fn commands(summary: &SendSummary) -> String {
+    let receivers = summary.progress.receivers.iter();
+    let mut ran: Vec<(&str, &CommandOutcome)> =
+        receivers.filter_map(|receiver| Some((receiver.name.as_str(), receiver.command.as_ref()?))).collect();
+    if ran.is_empty() {
+        return String::new();
+    }
+    ran.sort_by_key(|(_, outcome)| outcome.is_good());
+    let good = ran.iter().filter(|(_, outcome)| outcome.is_good()).count();
+    let told = format!("the command was successful at {good} of {}\n", counted(ran.len(), "receiver"));
+    // Among many, those that went well are told by their number.
+    let shown = if ran.len() <= MOST_ROWS { ran.len() } else { (ran.len() - good).min(MOST_ROWS) };
+    let hidden = match ran.len() - good > shown {
+        true => format!(
+            "{} more (--json and --report FILE have all)\n",
+            counted(ran.len() - good - shown, "failure")
+        ),
+        false => String::new(),
+    };
+    if shown == 0 {
+        return told;
+    }
+    let rows: Vec<[String; 4]> = ran
+        .iter()
+        .take(shown)
+        .map(|(name, outcome)| {
+            let code = outcome.code.map_or("none".to_owned(), |code| code.to_string());
+            [*name, &*code, &*format!("{:.1} s", outcome.seconds), &*outcome.line].map(output::in_one_line)
+        })
+        .collect();
+    let rows: Vec<[&str; 4]> = rows.iter().map(|row| row.each_ref().map(String::as_str)).collect();
+    told + &output::table(&["receiver", "exit code", "time", "first line"], &rows) + &hidden
 }
 
 /// A row for the objects that a receiver was never told of. Their names are not known any more.
-fn missed(receiver: &ReceiverProgress, objects: u64) -> Option<(String, String)> {
+fn missed(receiver: &ReceiverProgress, objects: u64, unit: &str) -> Option<(String, String)> {
     let missed = Some(receiver.objects_missed).filter(|missed| *missed > 0)?;
-    let what = format!("{missed} of {}", counted(objects as usize, "file"));
-    Some((what, "over when it came: a feed goes on, and does not go back".to_owned()))
-}
-
-fn table<const N: usize>(header: &[&str; N], rows: &[[&str; N]]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column]).chain([header[column]]);
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    let what = format!("{missed} of {}", counted(objects as usize, unit));
+    let why = match unit {
+        PIECE => "over when it came: the beginning of a stream is kept with --spool",
+        _ => "over when it came: a feed goes on, and does not go back",
     };
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    std::iter::once(header)
-        .chain(rows)
-        .map(|row| {
-            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-            format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-        })
-        .collect()
+    Some((what, why.to_owned()))
 }
 
 #[cfg(test)]
@@ -364,6 +608,16 @@ mod tests {
         assert_eq!(remark(&nobody), "0 of 0 receivers done, 0.0 % sent again");
     }
 
+    /// It said that a receiver had moved to a group at 60 kbit/s, and then that nothing was sent for half a minute.
+    #[test]
+    fn rates_are_those_at_which_something_leaves() {
+        assert_eq!(moved("c2", 1, None), "c2 moved to group 1, whose rate is being found");
+        assert_eq!(moved("c2", 1, Some(4_000_000)), "c2 moved to group 1 at 4.0 Mbit/s");
+        let progress = filled!(SendProgress { now_bps: Some(1_700_000), retransmitted_bps: Some(300_000) });
+        assert_eq!(rate(progress.leaving_bps()), "2.0 Mbit/s");
+        assert_eq!(SendProgress::default().leaving_bps(), None, "nothing is known yet");
+    }
+
     #[test]
     fn a_feed_has_no_percentage() {
         let receivers = [true, true, false];
@@ -390,6 +644,13 @@ mod tests {
                 vec![receiver(0)],
                 "1 file, 5 B: all of it is at 1 of 1 receiver after 0.00 s (0 bit/s at each on average); \
               1.5 MiB sent again, 0 packets dropped",
+            ),
+            (1, 5, vec![], "1 file, 5 B: no receiver came after 0.00 s"),
+            (
+                1,
+                5,
+                vec![ReceiverProgress::default()],
+                "1 file, 5 B: all of it is at 1 of 1 receiver after 0.00 s (0 bit/s at each on average); nothing was lost",
             ),
             (
                 9,
@@ -418,7 +679,8 @@ mod tests {
         summary.progress.receivers = receivers;
         let line = in_one_line(&summary, "file");
         assert!(line.starts_with("3 files, 0 B: all that went out is at 2 of 2 receivers after "), "{line}");
-        assert_eq!(given_up(&summary).as_deref(), Some("1 file not sent, for the reasons above"));
+        let told = given_up(&summary, &["/no/such: it is not there".to_owned()]);
+        assert_eq!(told.as_deref(), Some("1 file not sent (/no/such: it is not there)"));
         (summary.not_sent, summary.interrupted) = (0, true);
         assert!(!is_partial(&summary));
         summary.progress.waiting = Some(7);
@@ -463,6 +725,20 @@ mod tests {
     }
 
     #[test]
+    fn what_packets_carried_is_told_beside_what_it_stands_for() {
+        let progress = filled!(SendProgress {
+            total_bytes: 1 << 30,
+            sent_bytes: 1 << 30,
+            zero_bytes: 3 << 28,
+            receivers: vec![ReceiverProgress::default()]
+        });
+        let line = in_one_line(&filled!(SendSummary { objects: 1, progress }), "file");
+        let expected =
+            "; nothing was lost; 256 MiB went out for 1.0 GiB (zeros and what compression saves did not)";
+        assert!(line.ends_with(expected), "{line}");
+    }
+
+    #[test]
     fn the_table_says_who_and_why() {
         let failures_of_one = vec![("file".to_owned(), "the folder is full".to_owned())];
         let failed = filled!(ReceiverProgress {
@@ -473,8 +749,98 @@ mod tests {
         });
         let mut summary = SendSummary::default();
         summary.progress.receivers = vec![ReceiverProgress::default(), failed];
-        let text = failures(&summary);
+        let text = failures(&summary, "file");
         assert_eq!(text, "receiver  address  file  why not\nclient7   [::1]:9  file  the folder is full\n");
+    }
+
+    /// A summary of a thousand receivers, of which `lacking` lack so many files.
+    fn thousand(lacking: usize, files: usize) -> SendSummary {
+        let receiver = |number: usize| {
+            let reason =
+                if number.is_multiple_of(3) { "the folder is full" } else { "the receiver left: it is off" };
+            let failure = |file: usize| (format!("file{file}"), reason.to_owned());
+            let failures: Vec<_> = (0..if number < lacking { files } else { 0 }).map(failure).collect();
+            filled!(ReceiverProgress {
+                name: format!("lab{number}"),
+                failed: failures.len() as u64,
+                failures,
+                ended_seconds: Some(number as f64 / 10.0),
+                command: Some(filled!(CommandOutcome { code: Some(i32::from(number < lacking)) }))
+            })
+        };
+        let mut summary = filled!(SendSummary { objects: files as u64 });
+        summary.progress.receivers = (0..1000).map(receiver).collect();
+        summary
+    }
+
+    #[test]
+    fn a_thousand_receivers_have_an_end_that_fits_a_terminal() {
+        let few = failures(&thousand(12, 100), "file");
+        assert_eq!(few.lines().count(), 1 + 36 + 1, "each has its first ones: {few}");
+        assert!((0..12).all(|number| few.contains(&format!("\nlab{number} "))), "{few}");
+        let many = failures(&thousand(300, 7), "file");
+        let expected = "2060 rows more (--json has all, --report FILE a row for each receiver); 2100 in all at 300 receivers: \
+                        1400 times: the receiver left: it is off; 700 times: the folder is full";
+        assert_eq!((many.lines().count(), many.lines().last()), (42, Some(expected)));
+        let mut worse = thousand(300, 1);
+        worse.progress.receivers[299].failed = 7;
+        assert!(
+            failures(&worse, "file").lines().nth(1).unwrap().starts_with("lab299 "),
+            "who lacks most is first"
+        );
+        let line =
+            "988 receivers have everything: half of them after 50.50 s, the slowest (lab999) after 99.90 s";
+        assert_eq!(times(&thousand(12, 1).progress.receivers).as_deref(), Some(line));
+        assert_eq!(times(&thousand(991, 1).progress.receivers), None, "few are told by the first line");
+        let ran = commands(&thousand(12, 1));
+        assert_eq!(
+            (ran.lines().count(), ran.lines().next()),
+            (14, Some("the command was successful at 988 of 1000 receivers"))
+        );
+        let failed = commands(&thousand(1000, 1));
+        assert_eq!(
+            (failed.lines().count(), failed.lines().last()),
+            (43, Some("960 failures more (--json and --report FILE have all)"))
+        );
+        assert_eq!(commands(&thousand(0, 1)).lines().count(), 1);
+    }
+
+    #[test]
+    fn the_line_that_moves_counts_a_thousand_receivers_before_it_names_two() {
+        let mut progress = thousand(3, 1).progress;
+        progress.total_bytes = 1000;
+        for (number, receiver) in (1_u64..).zip(&mut progress.receivers) {
+            receiver.name = format!("{}{number}", "a-long-name-".repeat(10));
+            (receiver.received_bytes, receiver.is_connected) = (number, true);
+        }
+        let remark = remark(&progress);
+        assert!(
+            remark.starts_with("0 of 1000 receivers done, 0.0 % sent again; slowest: a-long-name-"),
+            "{remark}"
+        );
+        assert!(remark.len() < 400, "{remark}");
+    }
+
+    #[test]
+    fn pieces_of_a_stream_are_counted_and_not_listed() {
+        let failure = |number: usize, why: &str| (format!(".treecast-piece-{number}"), why.to_owned());
+        let mut failures_of_one: Vec<_> =
+            (0..20).map(|number| failure(number, "the receiver left")).collect();
+        failures_of_one.push(("2 files more".to_owned(), "the folder is full".to_owned()));
+        let failed = filled!(ReceiverProgress { name: "head".into(), failures: failures_of_one, failed: 21 });
+        let mut summary = filled!(SendSummary { objects: 31 });
+        summary.progress.receivers =
+            vec![failed, filled!(ReceiverProgress { name: "late".into(), objects_missed: 3 })];
+        let text = failures(&summary, PIECE);
+        let rows: Vec<_> = text.lines().skip(1).collect();
+        assert_eq!(
+            rows,
+            [
+                "head      -        20 of 31 pieces  the receiver left",
+                "head      -        2 of 31 pieces   the folder is full",
+                "late      -        3 of 31 pieces   over when it came: the beginning of a stream is kept with --spool",
+            ]
+        );
     }
 
     #[test]
@@ -484,7 +850,7 @@ mod tests {
         summary.progress.receivers = vec![ReceiverProgress::default(), late];
         let line = in_one_line(&summary, "file");
         assert!(line.contains("all of it is at 1 of 2 receivers"), "{line}");
-        let text = failures(&summary);
+        let text = failures(&summary, "file");
         assert!(text.contains("late") && text.contains("17 of 20 files  over when it came"), "{text}");
     }
 }

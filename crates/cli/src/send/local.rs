@@ -4,9 +4,10 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 use treecast::options::{GroupsFile, LocalMode, LocalOptions};
+use treecast_host::quantity::{self, QuantityError};
 
 use super::{Repair, SessionArgs, rate};
-use crate::{advice, arguments};
+use crate::advice;
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(super) enum Mode {
@@ -27,7 +28,7 @@ pub(super) struct LocalArgs {
     #[arg(long, value_name = "FILE")]
     pub local_groups: Option<PathBuf>,
     /// Repair local: the highest rate at which one receiver sends again, counted as for --rate [default: --rate]
-    #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_hyphen_values = true)]
     pub repair_rate: Option<u64>,
     /// Repair local: a receiver that loses a larger share of packets counts as congested and slows the sender
     /// [default: 50%, or 2% with --rate auto]
@@ -98,22 +99,14 @@ pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// Parses a time in milliseconds or with a unit from seconds on: 500ms, 2s.
-fn parse_deadline(text: &str) -> Result<Duration, String> {
-    let millis = text.strip_suffix("ms").and_then(|number| number.parse::<u32>().ok());
-    let time = millis.map(|millis| Duration::from_millis(millis.into()));
-    let time = time.or_else(|| arguments::duration(text).ok());
-    time.filter(|time| !time.is_zero() && time.as_millis() <= u128::from(u32::MAX))
-        .ok_or_else(|| "expected a time like 500ms or 2s".to_owned())
+/// Parses a time to the millisecond.
+fn parse_deadline(text: &str) -> Result<Duration, QuantityError> {
+    quantity::time(text, Duration::from_millis(1)..=Duration::from_millis(u32::MAX.into()))
 }
 
 /// Parses a share of packets: 10%, 2.5%.
-fn parse_share(text: &str) -> Result<f64, String> {
-    let percent = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
-    percent
-        .filter(|percent| (0.0..=100.0).contains(percent))
-        .map(|percent| percent / 100.0)
-        .ok_or_else(|| "expected a share from 0% to 100%".to_owned())
+fn parse_share(text: &str) -> Result<f64, QuantityError> {
+    quantity::share(text, 0.0..=1.0)
 }
 
 #[cfg(test)]
@@ -132,7 +125,7 @@ mod tests {
     fn a_deadline_is_a_time_of_milliseconds_or_more() {
         assert_eq!(parse_deadline("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_deadline("2s"), Ok(Duration::from_secs(2)));
-        for wrong in ["", "500", "0ms", "-1ms", "ms", "1.5s", "99999999999ms"] {
+        for wrong in ["", "0ms", "-1ms", "ms", "99999999999ms"] {
             assert!(parse_deadline(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,17 +1,18 @@
 //! `--rate`, `--rate-floor` and `--rates`.
 
 use treecast::Rate;
+use treecast_host::quantity::QuantityError;
 
-use super::parse_rate;
+use super::rate_bps;
 
-pub(super) fn parse_asked(text: &str) -> Result<Rate, String> {
+pub(super) fn parse_asked(text: &str) -> Result<Rate, QuantityError> {
     match text {
         "auto" => return Ok(Rate::Auto),
         "tfmcc" => return Ok(Rate::Tfmcc),
+        "max" => return Ok(Rate::Max),
         _ => {}
     }
-    let rate = parse_rate(text).map_err(|line| line.replace("or max", "auto, tfmcc, or max"))?;
-    Ok(rate.0.map_or(Rate::Max, Rate::Bps))
+    rate_bps(text).map(Rate::Bps).map_err(|error| error.or("auto, tfmcc or max"))
 }
 
 /// The value of `--rates`, in bits a second.
@@ -19,14 +20,13 @@ pub(super) fn parse_asked(text: &str) -> Result<Rate, String> {
 pub(super) struct Rates(pub Vec<u64>);
 
 pub(super) fn parse_rates(text: &str) -> Result<Rates, String> {
-    let rates: Option<_> = text.split(',').map(|rate| parse_rate(rate.trim()).ok()?.0).collect();
-    rates.map(Rates).ok_or_else(|| "expected rates from fast to slow, as 500M,100M,20M".to_owned())
+    let rates: Result<_, _> = text.split(',').map(rate_bps).collect();
+    rates.map(Rates).map_err(|error| format!("expected rates from fast to slow, as 500M,100M,20M; {error}"))
 }
 
 /// Parses the floor, in bits a second.
-pub(super) fn parse_floor(text: &str) -> Result<u64, String> {
-    let refused = || "expected bits a second from 1k to 400G, like 2M".to_owned();
-    parse_rate(text).ok().and_then(|rate| rate.0).ok_or_else(refused)
+pub(super) fn parse_floor(text: &str) -> Result<u64, QuantityError> {
+    rate_bps(text)
 }
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
         for bad in ["0", "max", "auto", "1T", "-5", "1000G"] {
             assert!(parse_floor(bad).is_err(), "{bad}");
         }
-        assert!(parse_asked("0").unwrap_err().contains("auto"));
+        assert!(parse_asked("0").unwrap_err().to_string().contains("or auto, tfmcc or max"));
         let words = ["auto", "tfmcc", "max", "20M"].map(parse_asked);
         assert_eq!(words, [Rate::Auto, Rate::Tfmcc, Rate::Max, Rate::Bps(20_000_000)].map(Ok));
     }

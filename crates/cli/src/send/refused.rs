@@ -43,12 +43,13 @@ fn check_stream(args: &SessionArgs) -> Result<(), String> {
     refused.filter(|_| is_stream(args)).map_or(Ok(()), |(_, why)| Err(why.to_owned()))
 }
 
-fn refused(args: &SessionArgs) -> [Refusal; 10] {
+fn refused(args: &SessionArgs) -> [Refusal; 12] {
     let is_carousel = is_carousel(args);
     let mends = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
     [
         (
-            (args.plain || args.dialect == Dialect::Iotup) && args.announce.is_some(),
+            (args.plain || args.dialect == Dialect::Iotup)
+                && (args.announce.is_some() || args.to_standing.is_some()),
             "an announcement is signed, and a plain session has no key: leave out --announce, or --plain and --dialect iotup",
         ),
         (
@@ -79,6 +80,16 @@ fn refused(args: &SessionArgs) -> [Refusal; 10] {
         (
             !mends && args.retx_factor.is_some(),
             "--retx-factor bounds retransmissions, and there are none: leave it out, or take --repair nack or after",
+        ),
+        (
+            args.give_up_after.is_some()
+                && (args.feed.is_some() || is_carousel || args.repair == Repair::Local),
+            "--give-up-after needs receivers that say when they have everything, and an end: leave it out with --feed, \
+             --repair carousel and --repair local",
+        ),
+        (
+            args.report.is_some() && (is_carousel || args.repair == Repair::Local),
+            "--report has a row for each receiver, and senders of carousels and local groups do not know them one by one: leave it out",
         ),
         (
             !mends && args.priority.is_some(),

@@ -1,22 +1,40 @@
-//! `--to-standing`: what cannot go with it.
+//! `--to-standing`: what it says, and what cannot go with it.
+
+use treecast::options::Listed;
 
 use super::{Repair, SessionArgs, is_carousel};
 
+/// The receivers that are named: an empty list for any. `None` if the session is for no standing receivers.
+pub(super) fn listed(args: &SessionArgs) -> Result<Option<Vec<Listed>>, String> {
+    let listed = args.to_standing.as_deref().map(Listed::parse).transpose();
+    listed.map_err(|error| format!("{error} (--to-standing)"))
+}
+
+/// A line for the user if the list is a single name, which may be meant for a file that is not there.
+pub(super) fn hint(args: &SessionArgs) -> Option<String> {
+    let hint = args.to_standing.as_deref().and_then(Listed::hint);
+    hint.map(|hint| format!("{hint} (--to-standing)"))
+}
+
 pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
+    let names_some = args.to_standing.as_deref().is_some_and(|list| list != Listed::ANY);
     let refused = [
         (
             args.key.is_none() || args.plain,
             "standing receivers take files of senders that they trust: add --key, which they know (`treecast keys new` makes one)",
         ),
         (
-            is_carousel(args) || matches!(args.repair, Repair::Local | Repair::None),
-            "--to-standing needs to hear of each receiver what it has: leave it out, or take --repair nack or after",
+            names_some && (is_carousel(args) || matches!(args.repair, Repair::Local | Repair::None)),
+            "--to-standing with names needs to hear of each receiver what it has: take --repair nack or after, or --to-standing any",
         ),
         (
-            args.feed.is_some() || super::is_stream(args),
-            "what comes by a feed is not sent again to those who come later: leave out --to-standing, or name files",
+            names_some && (args.feed.is_some() || super::is_stream(args)),
+            "what comes by a feed is not sent again to those who come later: name files, or take --to-standing any",
         ),
-        (args.start.wait.is_some(), "--to-standing says for how many the start waits: leave out --wait"),
+        (
+            names_some && args.start.wait.is_some(),
+            "--to-standing says for how many the start waits: leave out --wait",
+        ),
     ];
     let refused = refused.iter().find(|(is_refused, _)| *is_refused && args.to_standing.is_some());
     refused.map_or(Ok(()), |(_, why)| Err((*why).to_owned()))

@@ -117,7 +117,6 @@ mod tests {
             "2024-02-30 22:00",
             "2024-2-1 22:00",
             "-5m",
-            "+5",
             "now",
         ] {
             assert!(parse_at(text, NOW).unwrap_err().contains("22:00"), "{text}");

@@ -34,7 +34,13 @@ pub struct Fault {
     script: Option<String>,
     helper: Option<String>,
     pub kind: String,
+    #[serde(default = "problem")]
+    pub level: String,
     blame: BTreeMap<String, String>,
+}
+
+fn problem() -> String {
+    "problem".to_owned()
 }
 
 #[derive(Deserialize)]
@@ -312,6 +318,7 @@ impl Broken {
         self.helper = match fault.helper.as_deref() {
             Some("igmpv1") => Some(Helper::query(&victim)),
             Some("loop") => Some(self.make_loop()),
+            Some("twice") => Some(Helper::twice(&self.switch(), &self.port(&victim))),
             Some("no mroute") => {
                 self.stop_router();
                 None
@@ -469,6 +476,30 @@ impl Helper {
         Self::start(act)
     }
 
+    /// Sends UDP to groups that leaves by a port once more.
+    fn twice(namespace: &str, port: &str) -> Self {
+        let socket = parallel::aside(|| {
+            Namespace::open(namespace).and_then(|namespace| namespace.enter()).expect("it is there");
+            packet::open_for_forwarding(index_of(port).expect("it is there")).expect("root may")
+        });
+        let mut buffer = vec![0; 1 << 16];
+        let act = move || {
+            let mut is_idle = true;
+            // A packet socket does not hear what it has sent itself.
+            while let Ok((len, addressee)) = packet::receive(&socket, &mut buffer) {
+                is_idle = false;
+                let is_leaving = addressee == packet::Addressee::Leaving;
+                if is_leaving && is_to_group(&buffer[OFFLOAD_LEN..len]) {
+                    _ = socket.send(&buffer[..len]);
+                }
+            }
+            if is_idle {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        Self::start(act)
+    }
+
     /// Hands UDP to groups on from each of two interfaces to the other, as a router does, until the hop limit is used up.
     fn relay(namespace: &str) -> Self {
         let sockets = parallel::aside(|| {
@@ -505,6 +536,16 @@ impl Drop for Helper {
         if let Some(thread) = self.thread.take() {
             _ = thread.join();
         }
+    }
+}
+
+/// Whether a frame has UDP to a group.
+fn is_to_group(frame: &[u8]) -> bool {
+    const UDP: u8 = 17;
+    match frame.get(12..14) {
+        Some([8, 0]) if frame.len() > 34 => frame[23] == UDP && frame[30] >= 224,
+        Some([0x86, 0xdd]) if frame.len() > 54 => frame[20] == UDP && frame[38] == 0xff,
+        _ => false,
     }
 }
 

@@ -5,6 +5,8 @@
 //! A name that a module re-exports counts as the place that it comes from. A module may use its descendants and what its
 //! ancestors define themselves: that is what they are nested for. Tests may use everything.
 
+pub mod hidden;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,

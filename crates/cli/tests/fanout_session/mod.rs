@@ -24,7 +24,7 @@ pub fn start(network: &Network, scratch: &Scratch, arguments: &[&str]) -> (Telle
 }
 
 fn start_on(network: &Network, node: &str, command: &mut Command) -> Teller {
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     Teller::of(network.within(node, || command.spawn_guarded()))
 }
 

@@ -4,9 +4,9 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read, Write as _},
     path::{Path, PathBuf},
-    process::{ChildStdout, Command, Output, Stdio},
+    process::{ChildStdout, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
@@ -14,6 +14,7 @@ use std::{
 use serde_json::Value;
 use treecast_wire::ticket::Ticket;
 
+use crate::child::Teller;
 pub use crate::child::{Guarded, SpawnGuarded};
 
 /// What has not happened after so long will not happen, on a busy machine either.
@@ -51,11 +52,18 @@ impl Scratch {
     /// A sender on loopback that writes its ticket to `ticket`; waits until it has.
     pub fn send(&self, args: &[&str]) -> Guarded {
         let ticket = self.path("ticket");
-        let mut command = treecast();
+        let mut command = self.treecast();
         command.args(["send", "--interface", "lo", "--ticket-file"]).arg(&ticket).args(args);
         let sender = start(&mut command);
         wait_until("the ticket is written", || ticket.exists());
         sender
+    }
+
+    /// The program, with the states of its sessions in `state`.
+    pub fn treecast(&self) -> Command {
+        let mut command = treecast();
+        command.env("XDG_STATE_HOME", self.path("state"));
+        command
     }
 
     /// The ticket of the sender.
@@ -175,14 +183,26 @@ pub fn joined(program: &mut Guarded) -> BufReader<ChildStdout> {
 /// Waits for a program, but not for ever: one that takes too long is ended, and the test fails by its code.
 pub fn finish(mut child: Guarded) -> (Option<i32>, String) {
     let start = Instant::now();
+    // A pipe holds 64 KiB: a program whose output nobody reads does not end well.
+    let (stdout, stderr) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > PATIENCE {
             child.kill().unwrap();
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    (status.code(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
+    let status = child.wait().unwrap();
+    (status.code(), stdout.join().unwrap() + &stderr.join().unwrap())
+}
+
+/// Reads a pipe to its end, while the program goes on.
+fn read_all(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // A program that was killed may have left nothing to read.
+        pipe.into_iter().for_each(|mut pipe| _ = pipe.read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 #[track_caller]
@@ -216,24 +236,33 @@ pub fn fetched(event: &Value) -> u64 {
     count("bytes") - count("kept_bytes") + count("duplicate_bytes")
 }
 
-/// Delivers to receivers of which one is slow, until that one is called away and the others have not waited for it. What `deliver`
-/// returns is what it has found, or how it went otherwise.
+/// The length of each file of a feed that goes on, and how many are on their way at a time.
+pub const FED_LEN: usize = 500_000;
+const FED_AT_ONCE: usize = 12;
+
+/// Gives a sender's feed (`--feed -`) one file after the other until it tells of what is waited for, and then ends the feed. Returns
+/// the number of files, whose names are numbers.
 ///
-/// A sender whose receivers are short of processor time may miss the slow one (docs/decisions/congestion-control.md), as they are
-/// when other tests run. So it has six attempts.
+/// A sender whose receivers are short of processor time takes long to find out which one is slow, or tries another one first. How soon it
+/// does, and what the others gain, is shown where time is simulated (`crates/sim/tests/slower_groups.rs`).
 #[track_caller]
-pub fn until_the_slow_one_is_called<T>(mut deliver: impl FnMut() -> Result<T, String>) -> T {
-    let mut others = Vec::new();
-    while others.len() < 6 {
-        match deliver() {
-            Ok(found) => return found,
-            Err(otherwise) => {
-                println!("the others wait: {otherwise}");
-                others.push(otherwise);
-            }
+pub fn feed_until(sender: &mut Teller, scratch: &Scratch, mut is_so: impl FnMut(&Value) -> bool) -> usize {
+    let mut lines = sender.child.stdin.take().expect("it is piped");
+    let mut given = 0;
+    let mut give = |given: &mut usize| {
+        writeln!(lines, "{}", path(&scratch.file(&format!("fed/{given}"), FED_LEN))).expect("it reads them");
+        *given += 1;
+    };
+    (0..FED_AT_ONCE).for_each(|_| give(&mut given));
+    loop {
+        let event = sender.any();
+        if is_so(&event) {
+            return given;
+        }
+        if event["event"] == "object" {
+            give(&mut given);
         }
     }
-    panic!("the others wait for the slow one: {others:#?}")
 }
 
 pub fn path(path: &Path) -> &str {

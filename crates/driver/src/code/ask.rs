@@ -23,9 +23,12 @@ use crate::discovery;
 /// The longest time that an exchange takes, from the connection to the ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most senders that get a proof of the code: one more than one, because another sender may have a code with the same tag. With
-/// each proof, somebody who poses as a sender can check one guess.
-const MAX_PROOFS: usize = 2;
+/// The most senders that get a proof of the code. Another sender may have a code with the same tag, and others may pose as the
+/// sender. With each proof, one of these can check one guess, of 16 million.
+const MAX_PROOFS: usize = 8;
+
+/// The time that each of many senders gets at least.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why a code gets no ticket.
 #[derive(Debug, Error)]
@@ -35,18 +38,22 @@ pub enum AskError {
          and that both hosts are on one network"
     )]
     Nobody,
+    #[error("no sender that can be heard here has this code, and others may be there: {0}")]
+    Deaf(String),
     #[error(
-        "the code is wrong ({left} wrong codes more, and the sender takes none any more): see what `treecast send` has printed"
+        "the host at {address} says that the code is wrong ({left} wrong codes more, and it takes none any more), and nobody else \
+         has it: see what `treecast send` has printed"
     )]
-    Wrong { left: u8 },
+    Wrong { address: SocketAddr, left: u8 },
     #[error(
-        "too many wrong codes were tried, and the sender takes none any more: ask for its ticket, or for a new code"
+        "the host at {address} says that too many wrong codes were tried, and nobody else has this code: see whether the sender \
+         says so, too, and ask for its ticket, or for a new code"
     )]
-    Dead,
+    Dead { address: SocketAddr },
     #[error("the sender at {address} does not answer as one that has a code ({reason})")]
     Broken { address: SocketAddr, reason: String },
     #[error(
-        "the host at {address} poses as the sender of this code and has not given its ticket ({reason}): nobody else is asked; get the \
+        "the host at {address} poses as the sender of this code and has not given its ticket ({reason}), and nobody else has: get the \
          ticket itself, or try again"
     )]
     Impostor { address: SocketAddr, reason: String },
@@ -61,7 +68,10 @@ pub enum AskError {
 /// # Errors
 /// Why there is none. A wrong code costs one of the sender's attempts.
 pub fn ask(code: &Code, interfaces: &[Interface], time: Duration, stop: &Stop) -> Result<Ticket, AskError> {
-    let offers = discovery::find_offers(interfaces, code.tag(), time, stop)?;
+    let (offers, problem) = discovery::find_offers(interfaces, code.tag(), time, stop)?;
+    if let Some(problem) = problem.filter(|_| offers.is_empty()) {
+        return Err(AskError::Deaf(problem));
+    }
     let offers: Vec<_> = offers.into_iter().map(|offer| offer.addresses).collect();
     ask_all(&offers, code, Instant::now() + time, stop)
 }
@@ -69,26 +79,44 @@ pub fn ask(code: &Code, interfaces: &[Interface], time: Duration, stop: &Stop) -
 /// Asks senders, each at its addresses, until one gives its ticket, or too many have got a proof.
 fn ask_all(offers: &[Vec<SocketAddr>], code: &Code, end: Instant, stop: &Stop) -> Result<Ticket, AskError> {
     let (mut failed, mut proofs) = (AskError::Nobody, 0);
-    for addresses in offers {
+    for (asked, addresses) in offers.iter().enumerate() {
         for address in addresses {
             if stop.is_requested() || proofs == MAX_PROOFS {
                 return Err(failed);
             }
-            match ask_at(*address, code, end.min(Instant::now() + PATIENCE), &mut proofs) {
+            // Hosts that do not answer leave time for the others.
+            let left = end.saturating_duration_since(Instant::now());
+            let share = left / (offers.len() - asked) as u32;
+            let patience = share.clamp(LEAST_PATIENCE, PATIENCE);
+            let error = match ask_at(*address, code, end.min(Instant::now() + patience), &mut proofs) {
                 Ok(ticket) => return Ok(ticket),
-                Err(error @ (AskError::Impostor { .. } | AskError::Ticket(_))) => return Err(error),
-                // The same sender would say the same at its other addresses, and take it for another attempt. Another sender may
-                // have a code with the same tag.
-                Err(error @ (AskError::Wrong { .. } | AskError::Dead)) => {
-                    failed = error;
-                    break;
-                }
-                Err(error) if matches!(failed, AskError::Nobody) => failed = error,
-                Err(_) => {}
+                Err(error) => error,
+            };
+            // The same sender would say the same at its other addresses, and take it for another attempt. What it says is not
+            // proved, so that the others are asked all the same.
+            let has_answered = !matches!(error, AskError::Broken { .. });
+            if error.weight() > failed.weight() {
+                failed = error;
+            }
+            if has_answered {
+                break;
             }
         }
     }
     Err(failed)
+}
+
+impl AskError {
+    /// The error with the highest weight is told, if several senders have failed.
+    fn weight(&self) -> u8 {
+        match self {
+            Self::Nobody | Self::Deaf(_) | Self::Io(_) => 0,
+            Self::Broken { .. } => 1,
+            Self::Dead { .. } => 2,
+            Self::Wrong { .. } => 3,
+            Self::Impostor { .. } | Self::Ticket(_) => 4,
+        }
+    }
 }
 
 /// Asks one sender. Counts the proof that it gets.
@@ -103,7 +131,7 @@ fn ask_at(address: SocketAddr, code: &Code, end: Instant, proofs: &mut usize) ->
     let (status, theirs) = code::parse_reply(&reply).map_err(|error| broken(&error))?;
     match status {
         Status::Good => {}
-        Status::Dead => return Err(AskError::Dead),
+        Status::Dead => return Err(AskError::Dead { address }),
         Status::Wrong | Status::Busy => return Err(broken(&"it is busy with others: try again")),
     }
     let keys = exchange.finish(&theirs).ok_or_else(|| broken(&"its message is none of an exchange"))?;
@@ -115,8 +143,8 @@ fn ask_at(address: SocketAddr, code: &Code, end: Instant, proofs: &mut usize) ->
     let answer = Answer::parse(&answer).map_err(|error| impostor(&error))?;
     match answer.status {
         Status::Good => {}
-        Status::Wrong => return Err(AskError::Wrong { left: answer.attempts_left }),
-        Status::Dead => return Err(AskError::Dead),
+        Status::Wrong => return Err(AskError::Wrong { address, left: answer.attempts_left }),
+        Status::Dead => return Err(AskError::Dead { address }),
         Status::Busy => return Err(impostor(&"it is busy with others")),
     }
     let mut sealed = vec![0; answer.sealed_len.into()];
@@ -167,7 +195,7 @@ mod tests {
             guessers.into_iter().map(|guesser| guesser.join().unwrap()).sum()
         });
         assert_eq!(got, 0);
-        assert!(matches!(ask_at(address, &right), Err(AskError::Dead)), "now nobody gets it");
+        assert!(matches!(ask_at(address, &right), Err(AskError::Dead { .. })), "now nobody gets it");
         let news = news.lock().unwrap();
         let wrong = news.iter().filter(|event| matches!(event, counter::News::Wrong { .. })).count();
         assert!(news.iter().any(|event| matches!(event, counter::News::Wrong { left: 0, .. })), "{news:?}");
@@ -207,11 +235,41 @@ mod tests {
         let (ports, proofs) = impostors(4, answer);
         let line = ask_all(&[ports[..2].to_vec(), ports[2..].to_vec()]).to_string();
         assert!(line.contains("does not have the code itself"), "{line}");
-        assert_eq!(proofs.load(Ordering::SeqCst), 1);
+        assert_eq!(proofs.load(Ordering::SeqCst), 2, "each is asked at one address");
         // One that answers as a sender whose code is another one.
-        let (ports, proofs) = impostors(8, Answer { status: Status::Wrong, attempts_left: 4, sealed_len: 0 });
+        let (ports, proofs) =
+            impostors(12, Answer { status: Status::Wrong, attempts_left: 4, sealed_len: 0 });
         let offers: Vec<_> = ports.into_iter().map(|port| vec![port]).collect();
-        assert!(matches!(ask_all(&offers), AskError::Wrong { left: 4 }));
+        assert!(matches!(ask_all(&offers), AskError::Wrong { left: 4, .. }));
         assert_eq!(proofs.load(Ordering::SeqCst), MAX_PROOFS);
+    }
+
+    /// Anybody on the link can say that a code is dead, before there is any proof.
+    #[test]
+    fn hosts_that_refuse_or_hang_do_not_keep_the_sender_from_giving_its_ticket() {
+        let right = Code::from_random(123_456_789);
+        let (port, _counter) = counter::tests::open(right, TICKET, |_| {});
+        let refuser = TcpListener::bind("127.0.0.1:0").unwrap();
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (poser, _proofs) =
+            impostors(1, Answer { status: Status::Good, attempts_left: 0, sealed_len: 40 });
+        let at = [refuser.local_addr().unwrap(), silent.local_addr().unwrap(), poser[0]];
+        thread::spawn(move || {
+            for stream in refuser.incoming() {
+                let (mut stream, mut request) = (stream.unwrap(), [0; code::REQUEST_LEN]);
+                stream.read_exact(&mut request).unwrap();
+                stream.write_all(&code::reply(Status::Dead, None)).unwrap();
+            }
+        });
+        let real = SocketAddr::from(([127, 0, 0, 1], port));
+        let offers: Vec<_> = at.iter().chain([&real]).map(|address| vec![*address]).collect();
+        let stop = Stop::new().unwrap();
+        let end = || Instant::now() + Duration::from_secs(20);
+        assert_eq!(ask_all(&offers, &right, end(), &stop).unwrap().to_string(), TICKET);
+        let line = ask_all(&offers[..1], &right, end(), &stop).unwrap_err().to_string();
+        assert!(
+            line.contains(&at[0].to_string()) && line.contains("see whether the sender says so, too"),
+            "{line}"
+        );
     }
 }

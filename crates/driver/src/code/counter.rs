@@ -12,6 +12,7 @@ use socket2::{Domain, Socket, Type};
 use treecast_host::{
     interface::Interface,
     poller::{Interest, Poller},
+    stream::Quiet,
     wake::Waker,
 };
 use treecast_proto::code::{Code, Desk, Judgement};
@@ -71,6 +72,7 @@ impl Counter {
         let (port, waker, thread) = start(code, ticket, interface, Arc::new(on_news))?;
         let announcing = Announcing::start(interface, Notice::Offer { tag: code.tag(), port });
         let announcing = announcing.inspect_err(|_| waker.wake())?;
+        announcing.take_troubles().iter().for_each(|line| tracing::warn!("{line}"));
         Ok(Self { waker, thread: Some(thread), _announcing: announcing })
     }
 }
@@ -90,7 +92,7 @@ fn start(
     let interface = interface.clone();
     let shared = Shared { code, ticket, interface, desk: Mutex::default(), on_news };
     let serve = move || serve(&listener, poller, &Arc::new(shared));
-    let thread = thread::Builder::new().name("codes".into()).spawn(serve)?;
+    let thread = treecast_host::thread::spawn("codes", serve)?;
     Ok((port, waker, thread))
 }
 
@@ -128,7 +130,7 @@ fn serve(listener: &TcpListener, mut poller: Poller, shared: &Arc<Shared>) {
             thread::sleep(ACCEPT_INTERVAL * 500);
             continue;
         };
-        if !is_near(&shared.interface, address) {
+        if !is_of_this_host(&stream, address) && !is_near(&shared.interface, address) {
             thread::sleep(ACCEPT_INTERVAL);
             continue;
         }
@@ -139,7 +141,7 @@ fn serve(listener: &TcpListener, mut poller: Poller, shared: &Arc<Shared>) {
         if !may_enter {
             // It fits the socket's buffer. Whoever does not read it is a stranger.
             let status = if is_dead { Status::Dead } else { Status::Busy };
-            _ = (&stream).write(&code::reply(status, None));
+            _ = Quiet(&stream).write(&code::reply(status, None));
             thread::sleep(ACCEPT_INTERVAL);
             continue;
         }
@@ -149,10 +151,15 @@ fn serve(listener: &TcpListener, mut poller: Poller, shared: &Arc<Shared>) {
             _ = own.attend(stream, address);
             own.desk.lock().unwrap_or_else(PoisonError::into_inner).leave();
         };
-        if thread::Builder::new().name("code".into()).spawn(attend).is_err() {
+        if treecast_host::thread::spawn("code", attend).is_err() {
             shared.desk.lock().unwrap_or_else(PoisonError::into_inner).leave();
         }
     }
+}
+
+/// Whether a connection comes from this host. Its packets to the loopback interface may have the address of another interface.
+fn is_of_this_host(stream: &TcpStream, peer: SocketAddr) -> bool {
+    stream.local_addr().is_ok_and(|own| own.ip().to_canonical() == peer.ip().to_canonical())
 }
 
 /// Whether a peer is on the link of the interface: the code is announced to nobody else.

@@ -5,6 +5,8 @@ use std::{
     net::TcpStream,
 };
 
+use treecast_host::stream::Quiet;
+
 use super::{ConnectionError, is_temporary};
 use crate::security::{PublicKey, tls::TlsError};
 
@@ -108,7 +110,8 @@ impl Secure {
 
     fn write_records(&mut self, stream: &mut TcpStream) -> io::Result<()> {
         while self.has_output() {
-            self.tls.write_tls(stream)?;
+            // It writes all records that wait at once, by several buffers.
+            self.tls.write_tls(&mut Quiet(&*stream))?;
         }
         Ok(())
     }

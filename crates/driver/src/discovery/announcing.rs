@@ -2,7 +2,8 @@
 
 use std::{
     io,
-    thread::{self, JoinHandle},
+    sync::{Arc, Mutex, PoisonError},
+    thread::JoinHandle,
 };
 
 use treecast_host::{
@@ -49,7 +50,14 @@ pub enum Notice {
 pub struct Announcing {
     waker: Waker,
     thread: Option<JoinHandle<()>>,
+    troubles: Troubles,
 }
+
+/// Lines about packets that cannot leave, until somebody reads them.
+type Troubles = Arc<Mutex<Vec<String>>>;
+
+/// How many packets in a row a socket may fail to send before that is told. A link that is down for a moment loses one.
+const FAILURES: u32 = 3;
 
 impl Announcing {
     /// Starts to announce on an interface.
@@ -61,7 +69,10 @@ impl Announcing {
             Notice::Session { .. } => &[Protocol::Mdns, Protocol::Sap],
             Notice::Offer { .. } => &[Protocol::Mdns],
         };
-        let ears = sockets::open(std::slice::from_ref(interface), protocols)?;
+        let (ears, deaf) = sockets::open(std::slice::from_ref(interface), protocols)?;
+        let troubles: Vec<String> =
+            sockets::problem(&deaf).map(|why| format!("{NOT_EVERYWHERE}: {why}")).into_iter().collect();
+        let troubles = Arc::new(Mutex::new(troubles));
         let (poller, waker) = (Poller::new()?, Waker::new()?);
         poller.add(&waker, STOP, Interest::Read)?;
         for (ear, token) in ears.iter().zip(0..) {
@@ -71,9 +82,16 @@ impl Announcing {
         let random: [u8; 8] = security::random()?;
         let label = format!("treecast-{}", random.map(|byte| format!("{byte:02x}")).concat());
         let machine = Announcer::new(clock.now(), clock::seed());
-        let voice = Voice { ears, notice, machine, clock, label, number: 0 };
-        let thread = thread::Builder::new().name("announces".into()).spawn(move || voice.run(poller))?;
-        Ok(Self { waker, thread: Some(thread) })
+        let failures = ears.iter().map(|_| 0).collect();
+        let told = troubles.clone();
+        let voice = Voice { ears, failures, troubles: told, notice, machine, clock, label, number: 0 };
+        let thread = treecast_host::thread::spawn("announces", move || voice.run(poller))?;
+        Ok(Self { waker, thread: Some(thread), troubles })
+    }
+
+    /// Lines about packets that cannot leave, each once.
+    pub fn take_troubles(&self) -> Vec<String> {
+        std::mem::take(&mut *self.troubles.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -85,8 +103,14 @@ impl Drop for Announcing {
     }
 }
 
+/// What a line says first that is about a socket of several.
+const NOT_EVERYWHERE: &str = "the session is not announced everywhere";
+
 struct Voice {
     ears: Vec<Ear>,
+    /// How many packets in a row each of them has failed to send.
+    failures: Vec<u32>,
+    troubles: Troubles,
     notice: Notice,
     machine: Announcer,
     clock: Clock,
@@ -129,7 +153,10 @@ impl Voice {
                     }
                     Notice::Offer { tag, port } => (Service::Codes, *port, vec![*tag]),
                 };
-                for ear in self.ears.iter().filter(|ear| ear.protocol == Protocol::Mdns) {
+                let mut said = Vec::new();
+                for (index, ear) in
+                    self.ears.iter().enumerate().filter(|(_, ear)| ear.protocol == Protocol::Mdns)
+                {
                     let addresses = &ear.interface.addresses;
                     let addresses = &addresses[..addresses.len().min(MAX_ADDRESSES)];
                     let instance = Instance {
@@ -140,13 +167,17 @@ impl Voice {
                         value: &value,
                         ttl: seconds,
                     };
-                    ear.say(&mdns::answer(&[instance]), None);
+                    said.push((index, ear.say(&mdns::answer(&[instance]), None)));
                 }
+                self.note_said(said);
             }
             Carrier::Sap => {
                 let value = self.signed(if is_over { 0 } else { SAP_VALID_SECONDS });
                 let Notice::Session { announcement, .. } = &self.notice else { return };
-                for ear in self.ears.iter().filter(|ear| ear.protocol == Protocol::Sap) {
+                let mut said = Vec::new();
+                for (index, ear) in
+                    self.ears.iter().enumerate().filter(|(_, ear)| ear.protocol == Protocol::Sap)
+                {
                     let Some(origin) = ear.origin() else { continue };
                     let packet = sap::Packet {
                         is_deletion: is_over,
@@ -155,8 +186,27 @@ impl Voice {
                         payload_type: sap::PAYLOAD_TYPE,
                         payload: &value,
                     };
-                    ear.say(&packet.to_bytes(), Some(announcement.ticket()));
+                    said.push((index, ear.say(&packet.to_bytes(), Some(announcement.ticket()))));
                 }
+                self.note_said(said);
+            }
+        }
+    }
+
+    /// Tells of a socket that cannot send, once until it can again.
+    fn note_said(&mut self, said: Vec<(usize, io::Result<()>)>) {
+        for (index, result) in said {
+            let (Some(failures), Some(ear)) = (self.failures.get_mut(index), self.ears.get(index)) else {
+                continue;
+            };
+            let Err(error) = result else {
+                *failures = 0;
+                continue;
+            };
+            *failures += 1;
+            if *failures == FAILURES {
+                let line = format!("{NOT_EVERYWHERE}: {ear} cannot send: {error}");
+                self.troubles.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
         }
     }

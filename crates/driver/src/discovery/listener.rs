@@ -23,7 +23,7 @@ use treecast_wire::{announcement::Announcement, sap, ticket::KEY_LEN};
 use super::{
     is_signed, mdns,
     mdns::Service,
-    sockets::{self, Ear, Protocol},
+    sockets::{self, Deaf, Ear, Protocol},
 };
 use crate::clock::Clock;
 
@@ -35,7 +35,10 @@ const LAST_INTERVAL: Duration = Duration::from_secs(60);
 const READS_A_TURN: usize = 64;
 
 /// The most senders with one code's tag that are found.
-const MAX_OFFERS: usize = 8;
+const MAX_OFFERS: usize = 64;
+
+/// The most of them at one address, so that one host does not take the places of all others.
+const MAX_OFFERS_OF_ONE: usize = 2;
 
 /// The most addresses of one of them.
 const MAX_ADDRESSES: usize = 4;
@@ -49,12 +52,16 @@ pub enum News {
     Renewed(Box<Announcement>),
     /// Its sender has taken the announcement back.
     Withdrawn(Box<Announcement>),
+    /// Announcements are not heard everywhere. The line says where, and why.
+    Problem(String),
 }
 
 /// Hears announcements on some interfaces.
 #[derive(Debug)]
 pub struct Listener {
     ears: Vec<Ear>,
+    /// Sockets that could not be opened.
+    deaf: Vec<Deaf>,
     /// The interfaces that it listens on.
     interfaces: Vec<Interface>,
     directory: Directory,
@@ -73,11 +80,12 @@ impl Listener {
     /// # Errors
     /// If no socket can be opened.
     pub fn open(interfaces: &[Interface], trusted: BTreeSet<[u8; KEY_LEN]>) -> io::Result<Self> {
-        let ears = sockets::open(interfaces, &[Protocol::Mdns, Protocol::Sap])?;
+        let (ears, deaf) = sockets::open(interfaces, &[Protocol::Mdns, Protocol::Sap])?;
         let clock = Clock::start();
         Ok(Self {
             poller: watch(&ears)?,
             ears,
+            deaf,
             interfaces: interfaces.to_owned(),
             directory: Directory::new(trusted),
             questions: Questions::new(clock.now()),
@@ -106,15 +114,38 @@ impl Listener {
         };
         let place = |interface: &Interface| (interface.index, interface.addresses.clone());
         if !present.iter().map(place).eq(self.interfaces.iter().map(place)) {
-            let ears = sockets::open(&present, &[Protocol::Mdns, Protocol::Sap])?;
+            let (ears, deaf) = sockets::open(&present, &[Protocol::Mdns, Protocol::Sap])?;
             self.ears.iter().for_each(|ear| _ = self.poller.remove(&ear.socket));
-            for (ear, token) in ears.iter().zip(0..) {
-                self.poller.add(&ear.socket, token, Interest::Read)?;
-            }
-            (self.ears, self.interfaces) = (ears, present);
-            self.questions = Questions::new(self.clock.now());
+            (self.ears, self.deaf, self.interfaces) = (Vec::new(), deaf, present);
+            self.add(ears)?;
+        } else if !self.deaf.is_empty() {
+            let (ears, deaf) = sockets::open_again(std::mem::take(&mut self.deaf));
+            self.deaf = deaf;
+            self.add(ears)?;
         }
         Ok(waits_for)
+    }
+
+    /// Listens by these sockets, too.
+    fn add(&mut self, ears: Vec<Ear>) -> io::Result<()> {
+        if !ears.is_empty() {
+            self.questions = Questions::new(self.clock.now());
+        }
+        for (ear, token) in ears.into_iter().zip(self.ears.len() as u64..) {
+            self.poller.add(&ear.socket, token, Interest::Read)?;
+            self.ears.push(ear);
+        }
+        Ok(())
+    }
+
+    /// Where it cannot listen, and why. `None` if it listens everywhere.
+    pub fn problem(&self) -> Option<String> {
+        sockets::problem(&self.deaf)
+    }
+
+    /// The names of the interfaces that it listens on.
+    pub fn interface_names(&self) -> impl Iterator<Item = &str> {
+        self.interfaces.iter().map(|interface| interface.name.as_str())
     }
 
     /// The sessions that receivers can join now.
@@ -232,7 +263,8 @@ impl Questions {
 
 fn ask(ears: &[Ear], service: Service) {
     let query = mdns::query(service);
-    ears.iter().filter(|ear| ear.protocol == Protocol::Mdns).for_each(|ear| ear.say(&query, None));
+    // A link that is down for a moment loses a question, which is asked again.
+    ears.iter().filter(|ear| ear.protocol == Protocol::Mdns).for_each(|ear| _ = ear.say(&query, None));
 }
 
 fn watch(ears: &[Ear]) -> io::Result<Poller> {
@@ -254,14 +286,20 @@ pub struct Offer {
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Looks on the link for senders whose code has this tag, for at most `time`. Ends half a second after the first was found.
+/// Looks on the link for senders whose code has this tag, for at most `time`. Ends half a second after the first was found. Also
+/// returns where it could not listen, and why.
 ///
 /// # Errors
 /// If no socket can be opened, or the kernel fails.
-pub fn find_offers(interfaces: &[Interface], tag: u8, time: Duration, stop: &Stop) -> io::Result<Vec<Offer>> {
+pub fn find_offers(
+    interfaces: &[Interface],
+    tag: u8,
+    time: Duration,
+    stop: &Stop,
+) -> io::Result<(Vec<Offer>, Option<String>)> {
     /// The time in which others answer, too.
     const MORE: Duration = Duration::from_millis(500);
-    let ears = sockets::open(interfaces, &[Protocol::Mdns])?;
+    let (ears, deaf) = sockets::open(interfaces, &[Protocol::Mdns])?;
     let (mut poller, clock) = (watch(&ears)?, Clock::start());
     poller.add(stop, u64::MAX, Interest::Read)?;
     let mut questions = Questions::new(clock.now());
@@ -270,7 +308,7 @@ pub fn find_offers(interfaces: &[Interface], tag: u8, time: Duration, stop: &Sto
     loop {
         let now = clock.now();
         if now >= end || stop.is_requested() {
-            return Ok(found.into_offers());
+            return Ok((found.into_offers(), sockets::problem(&deaf)));
         }
         if questions.is_due(now) {
             ask(&ears, Service::Codes);
@@ -297,7 +335,10 @@ impl Offers {
         let mut has_offer = false;
         for found in mdns::read(message).found {
             let is_wanted = found.service == Service::Codes && found.value == [tag] && found.port > 0;
-            let has_room = self.0.len() < MAX_OFFERS || self.0.contains_key(&found.label);
+            let is_at = |addresses: &&BTreeMap<IpAddr, SocketAddr>| addresses.contains_key(&from.ip());
+            let of_one = self.0.values().filter(is_at).count();
+            let has_room = self.0.len() < MAX_OFFERS && of_one < MAX_OFFERS_OF_ONE;
+            let has_room = has_room || self.0.contains_key(&found.label);
             if is_wanted && has_room {
                 let mut address = from;
                 address.set_port(found.port);

@@ -17,6 +17,11 @@ use treecast_wire::announcement::Announcement;
 
 use crate::security::PublicKey;
 
+/// Reads a message of mDNS, and says nothing of it: for tests with random bytes.
+pub(crate) fn read_mdns(bytes: &[u8]) {
+    _ = mdns::read(bytes);
+}
+
 /// Whether an announcement is signed by the key that its ticket names.
 fn is_signed(announcement: &Announcement, signature: &[u8; treecast_wire::message::SIGNATURE_LEN]) -> bool {
     let key = PublicKey::from_bytes(announcement.key());

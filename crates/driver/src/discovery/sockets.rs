@@ -1,7 +1,7 @@
 //! Sockets for mDNS and SAP, one for each interface and family.
 
 use std::{
-    io,
+    fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
 };
 
@@ -14,6 +14,7 @@ use treecast_host::{
 use treecast_wire::{sap, ticket::Ticket};
 
 use super::mdns;
+use crate::words::some_of;
 
 /// The hop limit of packets of both protocols (RFC 6762, section 11; RFC 2974, section 3).
 const HOP_LIMIT: u32 = 255;
@@ -45,6 +46,69 @@ pub(super) enum Protocol {
     Sap,
 }
 
+impl Protocol {
+    fn port(self) -> u16 {
+        match self {
+            Self::Mdns => mdns::PORT,
+            Self::Sap => sap::PORT,
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mdns => "mDNS",
+            Self::Sap => "SAP",
+        })
+    }
+}
+
+/// A socket that could not be opened, and why.
+#[derive(Debug)]
+pub(super) struct Deaf {
+    protocol: Protocol,
+    interface: Interface,
+    is_ipv4: bool,
+    error: io::Error,
+}
+
+impl fmt::Display for Deaf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { protocol, interface, is_ipv4, error } = self;
+        let (family, name) = (if *is_ipv4 { "IPv4" } else { "IPv6" }, &interface.name);
+        write!(f, "no {protocol} over {family} on {name}: ")?;
+        if error.kind() != io::ErrorKind::AddrInUse {
+            return write!(f, "{error}");
+        }
+        let port = protocol.port();
+        write!(
+            f,
+            "another program has UDP port {port} and does not share it: end it (`ss -ulpn sport = :{port}` names it), or have it share \
+             the port"
+        )
+    }
+}
+
+/// What could not be opened, in one line. `None` if all could.
+pub(super) fn problem(failed: &[Deaf]) -> Option<String> {
+    /// As many as are still read.
+    const MOST: usize = 4;
+    let mut reasons: Vec<String> = Vec::new();
+    for deaf in failed {
+        let line = deaf.to_string();
+        let (what, why) = line.split_once(": ").unwrap_or((&line, ""));
+        // One program that has a port is one reason, on however many interfaces.
+        match reasons.iter_mut().find(|reason| !why.is_empty() && reason.ends_with(&format!(": {why}"))) {
+            Some(reason) => {
+                *reason = format!("{}, {what}: {why}", reason.trim_end_matches(&format!(": {why}")))
+            }
+            None => reasons.push(line),
+        }
+    }
+    (!reasons.is_empty()).then(|| some_of(&reasons, MOST))
+}
+
 /// A socket that hears one protocol on one interface, and sends by it.
 #[derive(Debug)]
 pub(super) struct Ear {
@@ -54,22 +118,31 @@ pub(super) struct Ear {
     is_ipv4: bool,
 }
 
+impl fmt::Display for Ear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let family = if self.is_ipv4 { "IPv4" } else { "IPv6" };
+        write!(f, "{} over {family} on {}", self.protocol, self.interface.name)
+    }
+}
+
 impl Ear {
     /// Sends a message to all who listen. For SAP, `scope` gives the group.
-    pub fn say(&self, message: &[u8], scope: Option<&Ticket>) {
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn say(&self, message: &[u8], scope: Option<&Ticket>) -> io::Result<()> {
         let groups: &[IpAddr] = match self.protocol {
             Protocol::Mdns => &MDNS,
             Protocol::Sap => &SAP,
         };
-        let port = if self.protocol == Protocol::Mdns { mdns::PORT } else { sap::PORT };
+        let port = self.protocol.port();
         let mut of_family = groups.iter().copied().filter(|group| group.is_ipv4() == self.is_ipv4);
         let group = match scope {
             Some(ticket) => Some(sap_group(ticket, self.is_ipv4)),
             None => of_family.next(),
         };
         let to = group.map(|group| option::scoped(SocketAddr::new(group, port), self.interface.index));
-        // A link that is down for a moment loses a packet, which is sent again later.
-        to.into_iter().for_each(|to| _ = self.socket.send_to(message, to));
+        to.map_or(Ok(()), |to| self.socket.send_to(message, to).map(drop))
     }
 
     /// Receives a message without waiting, and who has sent it. One by mDNS that a router has passed on has no bytes: it is no
@@ -140,13 +213,13 @@ pub(super) fn present(names: &[String]) -> io::Result<Vec<Interface>> {
     Ok(present)
 }
 
-/// Opens the sockets of these protocols on each interface, for each family that it has an address of.
+/// Opens the sockets of these protocols on each interface, for each family that it has an address of. Also returns those that could not
+/// be opened.
 ///
 /// # Errors
-/// If not one can be opened: the reason of the first.
-pub(super) fn open(interfaces: &[Interface], protocols: &[Protocol]) -> io::Result<Vec<Ear>> {
-    let mut ears = Vec::new();
-    let mut failed = None;
+/// If not one can be opened: the reasons.
+pub(super) fn open(interfaces: &[Interface], protocols: &[Protocol]) -> io::Result<(Vec<Ear>, Vec<Deaf>)> {
+    let (mut ears, mut failed) = (Vec::new(), Vec::new());
     for interface in interfaces {
         for (protocol, is_ipv4) in
             protocols.iter().flat_map(|protocol| [(*protocol, true), (*protocol, false)])
@@ -154,23 +227,42 @@ pub(super) fn open(interfaces: &[Interface], protocols: &[Protocol]) -> io::Resu
             if !interface.addresses.iter().any(|address| address.is_ipv4() == is_ipv4) {
                 continue;
             }
-            match open_one(interface, protocol, is_ipv4) {
-                Ok(socket) => ears.push(Ear { socket, protocol, interface: interface.clone(), is_ipv4 }),
-                Err(error) => _ = failed.get_or_insert(error),
+            match ear(interface.clone(), protocol, is_ipv4) {
+                Ok(ear) => ears.push(ear),
+                Err(deaf) => failed.push(*deaf),
             }
         }
     }
-    match failed {
-        Some(error) if ears.is_empty() => Err(error),
-        _ => Ok(ears),
+    match problem(&failed) {
+        Some(problem) if ears.is_empty() => Err(io::Error::other(problem)),
+        _ => Ok((ears, failed)),
+    }
+}
+
+/// Tries sockets again that could not be opened. Returns those that can be now, and the others.
+pub(super) fn open_again(failed: Vec<Deaf>) -> (Vec<Ear>, Vec<Deaf>) {
+    let (mut ears, mut still) = (Vec::new(), Vec::new());
+    for Deaf { protocol, interface, is_ipv4, .. } in failed {
+        match ear(interface, protocol, is_ipv4) {
+            Ok(ear) => ears.push(ear),
+            Err(deaf) => still.push(*deaf),
+        }
+    }
+    (ears, still)
+}
+
+fn ear(interface: Interface, protocol: Protocol, is_ipv4: bool) -> Result<Ear, Box<Deaf>> {
+    match open_one(&interface, protocol, is_ipv4) {
+        Ok(socket) => Ok(Ear { socket, protocol, interface, is_ipv4 }),
+        Err(error) => Err(Box::new(Deaf { protocol, interface, is_ipv4, error })),
     }
 }
 
 fn open_one(interface: &Interface, protocol: Protocol, is_ipv4: bool) -> io::Result<UdpSocket> {
     let domain = if is_ipv4 { Domain::IPV4 } else { Domain::IPV6 };
     let (groups, port): (&[IpAddr], u16) = match protocol {
-        Protocol::Mdns => (&MDNS, mdns::PORT),
-        Protocol::Sap => (&SAP, sap::PORT),
+        Protocol::Mdns => (&MDNS, protocol.port()),
+        Protocol::Sap => (&SAP, protocol.port()),
     };
     let socket = Socket::new(domain, Type::DGRAM.nonblocking().cloexec(), None)?;
     // Other programs of the host listen to the same groups.
@@ -198,9 +290,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn one_program_that_has_a_port_is_one_reason_and_others_are_told_beside_it() {
+        let deaf = |protocol, name: &str, is_ipv4, kind: io::ErrorKind| Deaf {
+            protocol,
+            interface: Interface { name: name.into(), ..Interface::named("lo").unwrap() },
+            is_ipv4,
+            error: kind.into(),
+        };
+        assert_eq!(problem(&[]), None);
+        let taken = io::ErrorKind::AddrInUse;
+        let failed = [
+            deaf(Protocol::Mdns, "eth0", true, taken),
+            deaf(Protocol::Mdns, "eth0", false, taken),
+            deaf(Protocol::Sap, "eth1", true, io::ErrorKind::PermissionDenied),
+        ];
+        let line = problem(&failed).unwrap();
+        let begin =
+            "no mDNS over IPv4 on eth0, no mDNS over IPv6 on eth0: another program has UDP port 5353 ";
+        assert!(line.starts_with(begin), "{line}");
+        assert!(line.ends_with("share the port, no SAP over IPv4 on eth1: permission denied"), "{line}");
+    }
+
+    #[test]
     fn what_routers_have_passed_on_is_not_heard_by_mdns() {
         let lo = Interface::named("lo").unwrap();
-        let ears = open(std::slice::from_ref(&lo), &[Protocol::Mdns, Protocol::Sap]).unwrap();
+        let (ears, _) = open(std::slice::from_ref(&lo), &[Protocol::Mdns, Protocol::Sap]).unwrap();
         assert!(ears.len() >= 2);
         for ear in &ears {
             let sender = UdpSocket::bind(if ear.is_ipv4 { "127.0.0.1:0" } else { "[::1]:0" }).unwrap();

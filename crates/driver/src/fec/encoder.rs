@@ -1,10 +1,6 @@
 //! Encodes a source block: computes repair symbols from its blocks.
 
-use std::{
-    collections::VecDeque,
-    ops::Range,
-    thread::{self, JoinHandle},
-};
+use std::{collections::VecDeque, ops::Range, thread::JoinHandle};
 
 use raptorq::SourceBlockEncoder;
 use treecast_proto::fec::Layout;
@@ -137,10 +133,7 @@ impl Encoders {
         }
         let blocks = read()?;
         // Without a thread it is made when it is asked for.
-        let encoder = thread::Builder::new()
-            .name("encoder".into())
-            .spawn(move || Encoder::new(&blocks, symbol_len))
-            .ok();
+        let encoder = treecast_host::thread::spawn("encoder", move || Encoder::new(&blocks, symbol_len)).ok();
         self.coming = encoder.map(|encoder| Coming { file, source_block, encoder });
         Ok(())
     }
@@ -228,7 +221,7 @@ mod tests {
         let again = || -> Result<Vec<u8>, ()> { panic!("it is read once") };
         // A thread that works until it is let go.
         let (go, waits) = std::sync::mpsc::channel::<()>();
-        let encoder = thread::spawn(move || {
+        let encoder = std::thread::spawn(move || {
             _ = waits.recv();
             None
         });

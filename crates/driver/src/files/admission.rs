@@ -11,13 +11,51 @@ use crate::remedies::HIDDEN;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Admission {
     rules: Rules,
-    /// Sizes in bytes; empty where nothing is limited.
-    taken: BTreeMap<u32, u64>,
-    /// Their sum, in bytes. Sizes are as announced, and so as large as anybody says: 64 bits would not hold two of them.
-    bytes: u128,
+    /// Files, folders and links.
+    taken: Taken,
+    /// Indexes of objects. They are gone before their objects are there, and so have a limit of their own.
+    indexes: Taken,
     refused: BTreeMap<u32, Limit>,
     /// Objects that are left out because something has their names.
     existing: BTreeSet<u32>,
+}
+
+/// The share of the bytes that a receiver takes which its indexes may have at most is one in this number. An index takes 36 bytes
+/// for each chunk, of 4 KiB or more; three times that is room for an object that is sent again.
+const INDEX_SHARE: u64 = 32;
+
+/// Objects that are taken, by their numbers, with their sizes in bytes. Empty where nothing is limited.
+#[derive(Debug, Clone, Default)]
+struct Taken {
+    sizes: BTreeMap<u32, u64>,
+    /// Sum of the sizes, in bytes. Sizes are as announced, and so as large as anybody says: 64 bits would not hold two of them.
+    bytes: u128,
+}
+
+impl Taken {
+    /// Takes one more object.
+    ///
+    /// # Errors
+    /// If these rules allow no more objects, or all objects are larger together than `most_bytes`.
+    fn take(&mut self, index: u32, size: u64, rules: &Rules, most_bytes: Option<u64>) -> Result<(), Limit> {
+        if rules.max_files.or(rules.max_bytes).is_none() {
+            return Ok(());
+        }
+        let (objects, bytes) = (self.sizes.len() as u64 + 1, self.bytes + u128::from(size));
+        if let Some(most) = rules.max_files.filter(|most| objects > *most) {
+            return Err(Limit::Files(most));
+        }
+        if most_bytes.is_some_and(|most| bytes > most.into()) {
+            return Err(Limit::Bytes(rules.max_bytes.unwrap_or(u64::MAX)));
+        }
+        self.sizes.insert(index, size);
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    fn give_back(&mut self, index: u32) {
+        self.bytes -= u128::from(self.sizes.remove(&index).unwrap_or(0));
+    }
 }
 
 /// The most refused objects that are remembered: the first one ends the session.
@@ -66,29 +104,22 @@ impl Admission {
                 begin.file_name()
             ));
         }
-        // It is bounded otherwise, and gone before its object is there.
-        if begin.kind() == ObjectKind::Index {
-            return Ok(());
-        }
-        let (files, bytes) = (self.taken.len() as u64 + 1, self.bytes + u128::from(begin.file_size));
-        let too_many = self.rules.max_files.filter(|most| files > *most).map(Limit::Files);
-        let too_large = self.rules.max_bytes.filter(|most| bytes > u128::from(*most)).map(Limit::Bytes);
-        if let Some(limit) = too_many.or(too_large) {
+        let (taken, most_bytes) = match begin.kind() {
+            ObjectKind::Index => (&mut self.indexes, self.rules.max_bytes.map(|most| most / INDEX_SHARE)),
+            _ => (&mut self.taken, self.rules.max_bytes),
+        };
+        taken.take(index, begin.file_size, &self.rules, most_bytes).map_err(|limit| {
             if self.refused.len() < MAX_REFUSED {
                 self.refused.insert(index, limit);
             }
-            return Err(limit.to_string());
-        }
-        if self.rules.max_files.or(self.rules.max_bytes).is_some() {
-            self.taken.insert(index, begin.file_size);
-            self.bytes = bytes;
-        }
-        Ok(())
+            limit.to_string()
+        })
     }
 
     /// Releases the room of an object that has failed, or was not what its announcement said.
     pub fn give_back(&mut self, index: u32) {
-        self.bytes -= u128::from(self.taken.remove(&index).unwrap_or(0));
+        self.taken.give_back(index);
+        self.indexes.give_back(index);
     }
 
     /// The limit that refused an object, if one did.
@@ -99,6 +130,8 @@ impl Admission {
 
 #[cfg(test)]
 mod tests {
+    use treecast_wire::message::{Attributes, ModificationTime};
+
     use super::*;
     use crate::files::begin;
 
@@ -125,7 +158,23 @@ mod tests {
             admission.admit(index, &begin(u64::MAX, "a")).unwrap();
         }
         (0..3).for_each(|index| admission.give_back(index));
-        assert_eq!(admission.bytes, 0);
+        assert_eq!(admission.taken.bytes, 0);
+    }
+
+    #[test]
+    fn indexes_count_for_both_limits_beside_the_objects() {
+        let modified = ModificationTime { seconds: 0, nanoseconds: 0 };
+        let attributes = Attributes { kind: ObjectKind::Index, mode: 0o600, modified };
+        let index = |size| begin(size, "a").with_attributes(attributes).unwrap();
+        let rules = Rules { max_files: Some(2), max_bytes: Some(1 << 20), ..Rules::default() };
+        let mut admission = Admission::new(rules);
+        admission.admit(0, &index(20 << 10)).unwrap();
+        admission.admit(1, &begin(1 << 20, "a")).unwrap();
+        admission.admit(2, &index(300 << 20)).unwrap_err();
+        assert_eq!(admission.limit(2), Some(Limit::Bytes(1 << 20)));
+        admission.admit(4, &index(12 << 10)).unwrap();
+        admission.admit(6, &index(0)).unwrap_err();
+        assert_eq!(admission.limit(6), Some(Limit::Files(2)));
     }
 
     /// Anybody in a group can announce an object. Whether the sender does is known only when that has been asked.

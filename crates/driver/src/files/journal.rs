@@ -63,6 +63,12 @@ const MAX_SLOTS: u32 = 64;
 /// A longer journal is not added to: what it would have told is fetched again.
 const MAX_LEN: u64 = 64 << 20;
 
+/// Length, in bytes, that a journal may have however few bytes a receiver takes.
+const LEAST_MAX_LEN: u64 = 1 << 20;
+
+/// The share of the bytes that a receiver takes which its journal may have beyond [`LEAST_MAX_LEN`] is one in this number.
+const JOURNAL_SHARE: u64 = 16;
+
 /// Upper bound, in bytes, of records that are not yet written to the journal.
 const MAX_UNWRITTEN: usize = 64 * 1024;
 
@@ -105,9 +111,9 @@ pub struct Journal {
 pub enum Ending {
     /// The session is over. Only files that have their names stay.
     Over,
-    /// The user has ended the receiver. Incomplete files are removed, and complete ones are noted.
+    /// Nobody wants what is incomplete. It is removed, and complete files are noted.
     Interrupted,
-    /// The session may go on later. Everything stays.
+    /// The session may go on later, or the user has ended the receiver. Everything stays.
     CutShort,
 }
 
@@ -123,9 +129,7 @@ impl Journal {
         resumes: bool,
     ) -> Result<(Self, Leftovers), TargetError> {
         remove_old(folder);
-        for (_, slot) in
-            hidden_files(folder).iter().filter_map(|name| journal_of(name)).filter(|of| of.0 == session)
-        {
+        for slot in slots(folder, session) {
             if let Some(mut journal) = Self::take(folder, session, slot, false) {
                 if resumes {
                     let leftovers = journal.read();
@@ -143,6 +147,16 @@ impl Journal {
         journal.begin();
         journal.resumes = resumes;
         Ok((journal, Leftovers::default()))
+    }
+
+    /// Removes the incomplete files of a session's receivers that run no more. Complete ones stay noted.
+    pub fn discard_unfinished(folder: &TargetFolder, session: SessionId) {
+        for slot in slots(folder, session) {
+            if let Some(mut journal) = Self::take(folder, session, slot, false) {
+                journal.read();
+                journal.end(Ending::Interrupted);
+            }
+        }
     }
 
     /// Locks the journal of a slot; none when somebody else has it, or when it is not this user's alone. What others could
@@ -312,11 +326,7 @@ impl Journal {
             }
             Ending::Over => {
                 // Those of receivers that were killed have nothing to go on with either.
-                for (_, slot) in hidden_files(&self.folder)
-                    .iter()
-                    .filter_map(|name| journal_of(name))
-                    .filter(|of| of.0 == self.session)
-                {
+                for slot in slots(&self.folder, self.session) {
                     if slot != self.slot
                         && let Some(other) = Self::take(&self.folder, self.session, slot, false)
                     {
@@ -349,13 +359,19 @@ impl Journal {
         // As above.
         _ = writeln!(self.unwritten, "{line}");
         let len = self.len + (self.unwritten.len() - before) as u64;
-        if len > MAX_LEN {
+        if len > self.max_len() {
             return self.unwritten.truncate(before);
         }
         self.len = len;
         if self.unwritten.len() >= MAX_UNWRITTEN {
             self.write();
         }
+    }
+
+    /// The most bytes that the journal may have. It counts beside the limit for what is received, so it has a share of that.
+    fn max_len(&self) -> u64 {
+        let share = |most: u64| (LEAST_MAX_LEN + most / JOURNAL_SHARE).min(MAX_LEN);
+        self.folder.rules().max_bytes.map_or(MAX_LEN, share)
     }
 
     /// Writes what has been noted since the last time.
@@ -491,6 +507,12 @@ fn slot_of(name: &str) -> Option<(SessionId, u32)> {
 /// As [`slot_of`], for journals alone.
 fn journal_of(name: &str) -> Option<(SessionId, u32)> {
     slot_of(name).filter(|(session, slot)| name == format!("{HIDDEN}{:08x}.{slot}.journal", session.0))
+}
+
+/// The slots of a session's receivers that have a journal in the folder.
+fn slots(folder: &TargetFolder, session: SessionId) -> Vec<u32> {
+    let journals = hidden_files(folder);
+    journals.iter().filter_map(|name| journal_of(name)).filter(|of| of.0 == session).map(|of| of.1).collect()
 }
 
 /// Removes the part files of a slot that is locked, and then its journal.

@@ -4,7 +4,7 @@
 pub(super) const MAX_LINK_LEN: u64 = 4095;
 
 /// Whether a link of this name in a session may point to `target`: a relative path that stays in the folder that was
-/// sent, the first component of `name`. Parent folders may stand at its beginning only. Behind a name, `..` leads to
+/// sent, the first component of `name`; or, if that is all of `name`, in the folder where names begin. Parent folders may stand at its beginning only. Behind a name, `..` leads to
 /// wherever that name points, should it be a link itself; without it every step of a link leads to a place in the set.
 ///
 /// # Errors
@@ -26,7 +26,8 @@ pub(super) fn check_link(name: &str, target: &[u8]) -> Result<(), &'static str> 
             _ => has_name = true,
         }
     }
-    if ups >= above { Err("it leads out of the folder that was sent") } else { Ok(()) }
+    // A set without a folder of its own ends where its names begin.
+    if ups >= above.max(1) { Err("it leads out of the folder that was sent") } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -41,6 +42,7 @@ mod tests {
             ("set/link", "sub//deep/"),
             ("set/sub/link", "../file"),
             ("set/a/b/link", "./.././../x/..y"),
+            ("link", "file"),
         ] {
             assert_eq!(check_link(name, target.as_bytes()), Ok(()), "{name} {target}");
         }
@@ -50,7 +52,7 @@ mod tests {
             ("set/link", "../other"),
             ("set/sub/link", "../../other"),
             ("set/sub/link", "a/../b"),
-            ("link", "file"),
+            ("link", "../file"),
             ("set/link", ""),
             ("set/link", "a\0b"),
         ] {

@@ -16,18 +16,30 @@ use treecast_wire::{
     message::{Attributes, BeginOfFile, ObjectKind},
 };
 
+use crate::chunk_index::LEAST_INDEXED;
+
 use super::{
     PartFile, TargetError, TargetFolder, check_name, file_time,
     link::{MAX_LINK_LEN, check_link},
     sys::{self, Inode, Status, c_string},
+    target::{SENDER_LABEL, sender_label},
 };
 use treecast_host::user;
 
 /// The most names that are remembered; of further ones it is not noticed that they are one in this folder.
 const MAX_GIVEN: usize = 1 << 20;
 
+/// Upper bound, in bytes, of the names that are remembered.
+const MAX_GIVEN_BYTES: usize = 256 << 20;
+
 /// The most folders whose modes and times wait for the end; further ones get theirs at once.
 const MAX_FOLDERS: usize = 1 << 18;
+
+/// Upper bound, in bytes, of the names of folders whose modes and times wait for the end.
+const MAX_FOLDER_BYTES: usize = 64 << 20;
+
+/// Permissions by which the owner of a folder can put something into it.
+const PUT_INTO: u16 = 0o300;
 
 /// The names that a session has given.
 #[derive(Debug)]
@@ -36,8 +48,14 @@ pub(super) struct Names {
     /// Names given so far. The key is what the file system has there: where it takes two names for one, the second leads to the
     /// first's file.
     given: BTreeMap<Inode, Box<str>>,
+    /// Sum of their lengths, in bytes.
+    given_bytes: usize,
     /// What folders are to be like in the end.
     folders: BTreeMap<String, Attributes>,
+    /// Modes that folders get back in the end. Nothing could be put into them before.
+    opened_up: BTreeMap<String, u16>,
+    /// Sum of the lengths, in bytes, of the names in `folders` and `opened_up`.
+    folder_bytes: usize,
     made: Made,
     /// Permissions that nothing gets.
     umask: u16,
@@ -66,7 +84,10 @@ impl Names {
         Self {
             folder,
             given: BTreeMap::new(),
+            given_bytes: 0,
             folders: BTreeMap::new(),
+            opened_up: BTreeMap::new(),
+            folder_bytes: 0,
             made: Made { inodes: made, unnoted: Vec::new() },
             umask: user::umask(),
             recent: None,
@@ -146,9 +167,7 @@ impl Names {
 
     /// Notes an object that has its name from an earlier receiver of the session.
     pub fn note_kept(&mut self, begin: &BeginOfFile, status: Status) {
-        if self.given.len() < MAX_GIVEN {
-            self.given.insert(status.inode, begin.file_name().into());
-        }
+        self.remember(status.inode, begin.file_name());
     }
 
     /// Gives folders their modes and times, inner folders first. Returns a line for the user if some could not
@@ -159,6 +178,10 @@ impl Names {
             if let Err(error) = self.set_attributes(&name, attributes) {
                 failed.push((name, error));
             }
+        }
+        while let Some((name, mode)) = self.opened_up.pop_last() {
+            let restored = self.folder.open_folder(&name).and_then(|folder| sys::set_mode(folder, mode));
+            failed.extend(restored.err().map(|error| (name, error)));
         }
         let (name, error) = failed.first()?;
         let others =
@@ -189,6 +212,11 @@ impl Names {
         sys::set_mode(file, mode & !self.umask).map_err(failed)?;
         if let Some(attributes) = begin.attributes() {
             sys::set_modified_at(file, c"", file_time(attributes.modified)).map_err(failed)?;
+        }
+        if let Some(key) = self.folder.sender().filter(|_| begin.file_size >= LEAST_INDEXED) {
+            let modified = sys::status_at(file, c"").map_err(failed)?.modified;
+            // A file system without labels only means that the file is no older version later, unless the user names it.
+            _ = sys::label(file, SENDER_LABEL, &sender_label(&key, modified));
         }
         let renamed = part.rename(&parent, &last);
         let status = renamed.map_err(|source| self.folder.name_error(name, name, source))?;
@@ -237,8 +265,9 @@ impl Names {
         let status = self.note_folder(&folder, name)?;
         self.note_made(is_new, status);
         match begin.attributes() {
-            Some(attributes) if self.folders.len() < MAX_FOLDERS => {
-                self.folders.insert(name.to_owned(), attributes);
+            Some(attributes) if has_room(&self.folders, self.folder_bytes, name) => {
+                let is_new_name = self.folders.insert(name.to_owned(), attributes).is_none();
+                self.folder_bytes += if is_new_name { name.len() } else { 0 };
             }
             Some(attributes) => {
                 let failed = |source| self.folder.error(format!("give {name:?} its mode and time"), source);
@@ -257,7 +286,8 @@ impl Names {
         let last = c_string(last).map_err(failed)?;
         if let Ok(folder) = self.folder.open_folder(parents) {
             if !parents.is_empty() {
-                self.note_folder(&folder, parents)?;
+                let status = self.note_folder(&folder, parents)?;
+                self.open_up(&folder, parents, status)?;
             }
             return Ok((folder, last));
         }
@@ -266,6 +296,26 @@ impl Names {
             folder = self.step(&folder, name, &name[..at])?;
         }
         Ok((folder, last))
+    }
+
+    /// Lets this user put something into a folder of its own whose mode forbids that, such as one that was received with mode 0555.
+    /// The folder gets its mode back in the end.
+    fn open_up(&mut self, folder: &OwnedFd, path: &str, status: Status) -> Result<(), TargetError> {
+        let mode = status.permissions();
+        if mode & PUT_INTO == PUT_INTO
+            || !status.is_ours()
+            || user::is_root()
+            || !has_room(&self.opened_up, self.folder_bytes, path)
+        {
+            return Ok(());
+        }
+        let failed = |source| self.folder.name_error(path, path, source);
+        sys::set_mode(folder, mode | PUT_INTO).map_err(failed)?;
+        if !self.made.inodes.contains(&status.inode.1) && !self.opened_up.contains_key(path) {
+            self.folder_bytes += path.len();
+            self.opened_up.insert(path.to_owned(), mode);
+        }
+        Ok(())
     }
 
     /// Opens the folder at `path`, a part of `name`, in the one around it, and makes it when it is missing.
@@ -277,6 +327,7 @@ impl Names {
         let folder = sys::open_at(around, &component, sys::OPEN_FOLDER, 0).map_err(failed)?;
         let status = self.note_folder(&folder, path)?;
         self.note_made(is_new, status);
+        self.open_up(&folder, path, status)?;
         Ok(folder)
     }
 
@@ -322,13 +373,25 @@ impl Names {
 
     fn note_given(&mut self, replaced: Option<Inode>, status: Status, name: &str) {
         if let Some(replaced) = replaced {
-            self.given.remove(&replaced);
+            self.given_bytes -= self.given.remove(&replaced).map_or(0, |name| name.len());
         }
         let is_known = self.given.get(&status.inode).is_some_and(|known| **known == *name);
-        if !is_known && self.given.len() < MAX_GIVEN {
-            self.given.insert(status.inode, name.into());
+        if !is_known {
+            self.remember(status.inode, name);
         }
     }
+
+    fn remember(&mut self, inode: Inode, name: &str) {
+        if self.given.len() < MAX_GIVEN && self.given_bytes + name.len() <= MAX_GIVEN_BYTES {
+            self.given_bytes += name.len();
+            self.given_bytes -= self.given.insert(inode, name.into()).map_or(0, |before| before.len());
+        }
+    }
+}
+
+/// Whether one more name of a folder may wait for the end, beside names of `bytes` in all.
+fn has_room<T>(waiting: &BTreeMap<String, T>, bytes: usize, name: &str) -> bool {
+    waiting.contains_key(name) || waiting.len() < MAX_FOLDERS && bytes + name.len() <= MAX_FOLDER_BYTES
 }
 
 /// Makes a file of one without a name, which gets it when it is whole.
@@ -407,6 +470,24 @@ mod tests {
     fn of_kind(kind: ObjectKind, mode: u16, name: &str, size: usize) -> BeginOfFile {
         let modified = ModificationTime { seconds: 1_000_000_007, nanoseconds: 5 };
         plain(name, size).with_attributes(Attributes { kind, mode, modified }).unwrap()
+    }
+
+    /// A name may have 4,096 bytes, and a sender may send a million of them.
+    #[test]
+    fn names_are_remembered_up_to_so_many_bytes() {
+        let scratch = scratch("names-bytes");
+        let mut names = Target::new(&scratch).names;
+        names.given_bytes = MAX_GIVEN_BYTES - 5;
+        names.remember((1, 1), "first");
+        names.remember((1, 2), "second");
+        assert_eq!((names.given.len(), names.given_bytes), (1, MAX_GIVEN_BYTES));
+        names.given.remove(&(1, 1));
+        names.given_bytes -= 5;
+        names.remember((1, 2), "4 by");
+        assert_eq!((names.given.len(), names.given_bytes), (1, MAX_GIVEN_BYTES - 1));
+        let waiting = BTreeMap::from([("known".to_owned(), ())]);
+        let has_room = |name| has_room(&waiting, MAX_FOLDER_BYTES - 3, name);
+        assert!(has_room("new") && has_room("known") && !has_room("long"));
     }
 
     #[test]
@@ -519,11 +600,14 @@ mod tests {
         link("set/link", "name").unwrap();
         assert_eq!(std::fs::read_link(path.join("set/link")).unwrap(), Path::new("name"));
         assert_eq!(path.join("set/link").symlink_metadata().unwrap().mtime(), 1_000_000_007);
-        for (name, to) in [("set/out", "../../x"), ("set/root", "/etc"), ("alone", "x")] {
+        for (name, to) in [("set/out", "../../x"), ("set/root", "/etc"), ("alone", "../x")] {
             let line = link(name, to).unwrap_err();
             assert!(line.contains(name) && line.contains("is not made") && !line.contains('\n'), "{line}");
         }
         assert!(!path.join("set/out").exists() && !path.join("alone").exists());
+        // A set without a folder of its own: `send DIR/`.
+        link("beside", "name").unwrap();
+        assert_eq!(std::fs::read_link(path.join("beside")).unwrap(), Path::new("name"));
         let through = target.file("set/link/below", "x").unwrap_err();
         assert!(through.contains("set/link is a symbolic link"), "{through}");
     }

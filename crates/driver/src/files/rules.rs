@@ -18,6 +18,8 @@ pub struct Rules {
     pub max_files: Option<u64>,
     /// The largest number of bytes of all files together. `None`: no limit.
     pub max_bytes: Option<u64>,
+    /// Whether each file is forced to the disk and read back from there before it gets its name.
+    pub reads_back: bool,
     /// The time for which an object waits for space on a full disk. Zero: it does not wait.
     pub wait_for_space: Duration,
 }

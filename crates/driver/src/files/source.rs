@@ -3,25 +3,26 @@
 
 use std::{
     collections::VecDeque,
+    ffi::OsString,
     fmt,
     fs::{File, Metadata},
     io,
     os::unix::{
-        ffi::OsStringExt,
-        fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
+        ffi::{OsStrExt, OsStringExt},
+        fs::{FileExt, FileTypeExt, MetadataExt},
     },
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::SystemTime,
 };
 
 use treecast_host::{
-    device::{self, Extent, Use},
-    folder,
+    device::{self, Extent},
+    folder::{self, Status},
 };
 use treecast_wire::message::{Attributes, MODE_BITS, ModificationTime, ObjectKind};
 
-use super::SourceError;
+use super::{Change, Place, SourceError};
 use crate::{
     chunk_index::IndexWriter,
     coding::{Encoder, SEGMENT_LEN},
@@ -51,7 +52,7 @@ struct Identity {
 /// while it is read.
 #[derive(Debug)]
 pub struct Source {
-    path: PathBuf,
+    place: Place,
     identity: Identity,
     mode: u32,
     content: Content,
@@ -124,6 +125,8 @@ enum Content {
     Link(Vec<u8>),
     /// The caller's bytes, which never change.
     Memory(Memory),
+    /// A file that grows while this process prints. It is listed, and cannot be sent.
+    OwnOutput,
 }
 
 /// Bytes that the sender's caller has in memory.
@@ -137,37 +140,46 @@ impl fmt::Debug for Memory {
 }
 
 impl Source {
-    /// Opens the file once, to check that it can be read, and notes its size and time.
+    /// Opens the file that a user has named once, to check that it can be read, and notes its size and time.
     ///
     /// # Errors
     /// If it is missing, unreadable or no regular file.
     pub fn new(path: &Path) -> Result<Self, SourceError> {
-        let (file, identity) = open(path)?;
-        let metadata = file.metadata().map_err(|source| unreadable(path, source))?;
-        let mode = metadata.mode();
+        let place = Place::named(path);
+        let file = place.open()?;
+        Self::of_file(place, &file)
+    }
+
+    /// The file at a place, which is open.
+    ///
+    /// # Errors
+    /// If its status cannot be read.
+    pub(crate) fn of_file(place: Place, file: &File) -> Result<Self, SourceError> {
+        let failed = |source| place.unreadable(source);
+        let metadata = file.metadata().map_err(failed)?;
+        let identity = identity(file, &metadata).map_err(failed)?;
         let is_sparse = metadata.is_file() && metadata.blocks() * 512 < identity.size;
-        Ok(Self { is_sparse, ..Self::with(path, identity, mode, Content::File(None)) })
+        let content = if is_own_output(&metadata) { Content::OwnOutput } else { Content::File(None) };
+        Ok(Self { is_sparse, ..Self::with(place, identity, metadata.mode(), content) })
     }
 
-    /// The folder at `path`, without its content.
+    /// The folder at a place, which is open, without its content.
     ///
     /// # Errors
     /// If its status cannot be read.
-    pub fn folder(path: &Path) -> Result<Self, SourceError> {
-        let metadata = path.metadata().map_err(|source| unreadable(path, source))?;
+    pub(super) fn of_folder(place: Place, folder: &File) -> Result<Self, SourceError> {
+        let metadata = folder.metadata().map_err(|source| place.unreadable(source))?;
         let identity = Identity { size: 0, ..Identity::of(&metadata) };
-        Ok(Self::with(path, identity, metadata.mode(), Content::Folder))
+        Ok(Self::with(place, identity, metadata.mode(), Content::Folder))
     }
 
-    /// The symbolic link at `path`, with its target.
-    ///
-    /// # Errors
-    /// If its status cannot be read.
-    pub fn link(path: &Path, target: PathBuf) -> Result<Self, SourceError> {
-        let metadata = path.symlink_metadata().map_err(|source| unreadable(path, source))?;
-        let target = target.into_os_string().into_vec();
-        let identity = Identity { size: target.len() as u64, ..Identity::of(&metadata) };
-        Ok(Self::with(path, identity, 0, Content::Link(target)))
+    /// The symbolic link at a place, with its target.
+    pub(super) fn of_link(place: Place, target: OsString, status: &Status) -> Self {
+        let target = target.into_vec();
+        let modified = Some((status.modified.seconds, status.modified.nanoseconds.into()));
+        let (device, inode) = status.inode;
+        let identity = Identity { device, inode, size: target.len() as u64, modified };
+        Self::with(place, identity, 0, Content::Link(target))
     }
 
     /// Bytes in memory, as a file that was changed just now. Errors call it `name`. The bytes are dropped when nobody can ask
@@ -176,13 +188,12 @@ impl Source {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let modified = Some((now.as_secs().cast_signed(), now.subsec_nanos().into()));
         let identity = Identity { device: 0, inode: 0, size: (*bytes).as_ref().len() as u64, modified };
-        Self::with(Path::new(name), identity, MEMORY_MODE, Content::Memory(Memory(bytes)))
+        Self::with(Place::named(Path::new(name)), identity, MEMORY_MODE, Content::Memory(Memory(bytes)))
     }
 
-    fn with(path: &Path, identity: Identity, mode: u32, content: Content) -> Self {
-        let path = path.to_owned();
+    fn with(place: Place, identity: Identity, mode: u32, content: Content) -> Self {
         Self {
-            path,
+            place,
             identity,
             mode,
             content,
@@ -199,7 +210,7 @@ impl Source {
         Some(Attributes {
             kind: match self.content {
                 _ if self.is_index() => ObjectKind::Index,
-                Content::File(_) | Content::Memory(_) => ObjectKind::File,
+                Content::File(_) | Content::Memory(_) | Content::OwnOutput => ObjectKind::File,
                 Content::Folder => ObjectKind::Folder,
                 Content::Link(_) => ObjectKind::Link,
             },
@@ -215,15 +226,21 @@ impl Source {
             Content::Folder => Content::Folder,
             Content::Link(target) => Content::Link(target.clone()),
             Content::Memory(memory) => Content::Memory(memory.clone()),
+            Content::OwnOutput => Content::OwnOutput,
         };
         let is_sparse = self.is_sparse;
         let coding = self.coding.as_ref().map(|coding| Coding::new(coding.level));
         let difference = self.difference;
-        Self { is_sparse, coding, difference, ..Self::with(&self.path, self.identity, self.mode, content) }
+        Self {
+            is_sparse,
+            coding,
+            difference,
+            ..Self::with(self.place.clone(), self.identity, self.mode, content)
+        }
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        self.place.path()
     }
 
     /// Returns the size of the source in bytes.
@@ -241,8 +258,8 @@ impl Source {
             return Ok(false);
         }
         let segments = size.div_ceil(SEGMENT_LEN);
-        let path = self.path.clone();
-        let failed = |source| unreadable(&path, source);
+        let place = self.place.clone();
+        let failed = |source| place.unreadable(source);
         let mut encoder = Encoder::new(level).map_err(failed)?;
         let (mut all, mut saved) = (0, 0);
         for sample in 0..segments.min(SAMPLES) {
@@ -277,7 +294,10 @@ impl Source {
         let index = writer.finish();
         let identity = Identity { size: index.len() as u64, ..self.identity };
         let content = Content::Memory(Memory(Arc::new(index)));
-        Ok(Some(Self { difference: Difference::Index, ..Self::with(&self.path, identity, 0, content) }))
+        Ok(Some(Self {
+            difference: Difference::Index,
+            ..Self::with(self.place.clone(), identity, 0, content)
+        }))
     }
 
     /// Whether the source is the index of the one behind it.
@@ -324,7 +344,7 @@ impl Source {
             let (number, start) = (at / SEGMENT_LEN, (at % SEGMENT_LEN) as usize);
             let segment = self.sent_segment(number)?;
             let Some(piece) = segment.get(start..).filter(|piece| !piece.is_empty()) else {
-                return Err(SourceError::Shrunk { path: self.path.clone() });
+                return Err(self.place.changed(Change::Shorter));
             };
             let len = rest.len().min(piece.len());
             let (into, others) = rest.split_at_mut(len);
@@ -339,9 +359,9 @@ impl Source {
         let is_it = |(its, _): &(u64, Vec<u8>)| *its == number;
         if !self.coding.as_ref().is_some_and(|coding| coding.segments.iter().any(is_it)) {
             let segment = self.segment(number)?;
-            let path = &self.path;
+            let place = &self.place;
             let encoded = self.coding.as_mut().map(|coding| coding.encode(number, segment));
-            encoded.transpose().map_err(|source| unreadable(path, source))?;
+            encoded.transpose().map_err(|source| place.unreadable(source))?;
         }
         let segments = self.coding.iter().flat_map(|coding| &coding.segments);
         Ok(segments.into_iter().find(|one| is_it(one)).map_or(&[], |(_, segment)| segment))
@@ -351,18 +371,19 @@ impl Source {
     fn read_file(&mut self, position: u64, into: &mut [u8]) -> Result<(), SourceError> {
         let file = match &mut self.content {
             Content::File(Some(file)) => file,
-            Content::File(file) => file.insert(reopen(&self.path, self.identity)?),
+            Content::File(file) => file.insert(reopen(&self.place, self.identity)?),
             Content::Folder => return Ok(()),
-            Content::Link(target) => return copy(&self.path, target, position, into),
-            Content::Memory(Memory(bytes)) => return copy(&self.path, (**bytes).as_ref(), position, into),
+            Content::Link(target) => return copy(&self.place, target, position, into),
+            Content::Memory(Memory(bytes)) => return copy(&self.place, (**bytes).as_ref(), position, into),
+            Content::OwnOutput => return Err(self.place.changed(Change::OwnOutput)),
         };
         let read = match self.is_sparse {
             true => read_sparse(file, &mut self.extent, position, into),
             false => file.read_exact_at(into, position),
         };
         read.map_err(|source| match source.kind() {
-            io::ErrorKind::UnexpectedEof => SourceError::Shrunk { path: self.path.clone() },
-            _ => SourceError::Unreadable { path: self.path.clone(), source },
+            io::ErrorKind::UnexpectedEof => self.place.changed(Change::Shorter),
+            _ => self.place.unreadable(source),
         })
     }
 
@@ -392,28 +413,59 @@ impl Source {
         Ok(true)
     }
 
-    /// Checks that the file has not changed since it was opened.
+    /// Checks that the file has not changed since it was opened, and that it ends where its size says.
     ///
     /// # Errors
-    /// If its size, its time of change, or the file behind its name has changed.
+    /// If its size, its time of change, or the file behind its name has changed, or there is more to read.
     pub fn check_unchanged(&self) -> Result<(), SourceError> {
-        let failed = |source| unreadable(&self.path, source);
-        let now = match &self.content {
-            Content::File(Some(file)) => identity(file)
-                .map_err(failed)?
-                .ok_or_else(|| SourceError::Changed { path: self.path.clone() })?,
-            Content::File(None) => open(&self.path)?.1,
-            // What comes into a folder meanwhile is not in the set.
-            Content::Folder | Content::Memory(_) => return Ok(()),
-            Content::Link(target) => {
-                let now = std::fs::read_link(&self.path).map_err(failed)?.into_os_string().into_vec();
-                return match now == *target {
-                    true => Ok(()),
-                    false => Err(SourceError::Changed { path: self.path.clone() }),
-                };
+        match &self.content {
+            Content::File(Some(file)) => self.check_file(file),
+            Content::File(None) => {
+                if self.identity.modified.is_none() {
+                    self.place.check_unused()?;
+                }
+                self.check_file(&self.place.open_again()?)
             }
-        };
-        compare(&self.path, self.identity, now)
+            Content::Folder => self.check_folder(),
+            Content::Memory(_) => Ok(()),
+            Content::Link(target) => match self.place.root().map(|(root, below)| root.link(below)) {
+                Some(Ok((now, _))) if now.as_bytes() == target => Ok(()),
+                Some(Err(error)) => Err(self.place.lost(error)),
+                _ => Err(self.place.changed(Change::Replaced)),
+            },
+            Content::OwnOutput => Err(self.place.changed(Change::OwnOutput)),
+        }
+    }
+
+    fn check_file(&self, file: &File) -> Result<(), SourceError> {
+        let metadata = file.metadata().map_err(|source| self.place.unreadable(source))?;
+        let now = identity(file, &metadata).map_err(|source| self.place.unreadable(source))?;
+        compare(&self.place, self.identity, now)?;
+        // Files of the kernel and of some file systems have a size of 0 and content.
+        let is_longer = file.read_at(&mut [0], self.size()).is_ok_and(|read| read > 0);
+        if is_longer { Err(self.place.changed(Change::Unbounded)) } else { Ok(()) }
+    }
+
+    /// Checks that the folder is still there. What comes into it meanwhile is not in the set.
+    fn check_folder(&self) -> Result<(), SourceError> {
+        let Some((root, below)) = self.place.root() else { return Ok(()) };
+        let folder = File::from(root.folder(below).map_err(|error| self.place.lost(error))?);
+        let metadata = folder.metadata().map_err(|source| self.place.unreadable(source))?;
+        // The folder that was named is open, and outlives its name.
+        if metadata.nlink() == 0 { Err(self.place.changed(Change::Removed)) } else { Ok(()) }
+    }
+
+    /// Opens the file once more, to be read by somebody else.
+    ///
+    /// # Errors
+    /// If it has changed, or cannot be read.
+    pub(crate) fn open(&self) -> Result<File, SourceError> {
+        reopen(&self.place, self.identity)
+    }
+
+    /// Whether it is a folder, without its content.
+    pub(crate) fn is_folder(&self) -> bool {
+        matches!(self.content, Content::Folder)
     }
 
     /// Whether reading it opens no file.
@@ -450,78 +502,50 @@ fn read_sparse(file: &File, extent: &mut Extent, position: u64, into: &mut [u8])
     Ok(())
 }
 
-/// Copies a part of `bytes`, the content of what errors call `path`.
-fn copy(path: &Path, bytes: &[u8], position: u64, into: &mut [u8]) -> Result<(), SourceError> {
+/// Copies a part of `bytes`, the content of what is at `place`.
+fn copy(place: &Place, bytes: &[u8], position: u64, into: &mut [u8]) -> Result<(), SourceError> {
     let from = usize::try_from(position).ok().and_then(|start| bytes.get(start..start + into.len()));
-    into.copy_from_slice(from.ok_or_else(|| SourceError::Shrunk { path: path.to_owned() })?);
+    into.copy_from_slice(from.ok_or_else(|| place.changed(Change::Shorter))?);
     Ok(())
 }
 
-fn unreadable(path: &Path, source: io::Error) -> SourceError {
-    SourceError::Unreadable { path: path.to_owned(), source }
-}
-
-fn open(path: &Path) -> Result<(File, Identity), SourceError> {
-    let metadata = path.metadata().map_err(|source| unreadable(path, source))?;
-    if !is_sendable(&metadata) {
-        return Err(SourceError::NotRegular { path: path.to_owned() });
+fn reopen(place: &Place, expected: Identity) -> Result<File, SourceError> {
+    let failed = |source| place.unreadable(source);
+    let file = place.open_again()?;
+    let now = identity(&file, &file.metadata().map_err(failed)?).map_err(failed)?;
+    compare(place, expected, now)?;
+    if now.size > SHORT_LEN {
+        folder::read_ahead(&file);
     }
-    if metadata.file_type().is_block_device() {
-        check_unused(path)?;
-    }
-    open_again(path)
-}
-
-fn is_sendable(metadata: &Metadata) -> bool {
-    metadata.is_file() || metadata.file_type().is_block_device()
-}
-
-/// Refuses a device that changes while it is sent: receivers would get an image that never was.
-fn check_unused(path: &Path) -> Result<(), SourceError> {
-    let changes = |its: &Use| !matches!(its, Use::Mounted { is_writable: false, .. } | Use::Held { .. });
-    match device::uses(path).into_iter().find(changes) {
-        Some(its) => Err(SourceError::InUse { path: path.to_owned(), its }),
-        None => Ok(()),
-    }
-}
-
-/// Opens what has been a file.
-fn open_again(path: &Path) -> Result<(File, Identity), SourceError> {
-    let unreadable = |source| unreadable(path, source);
-    // Opening a pipe would wait for its other end otherwise.
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
-    let identity = identity(&file).map_err(unreadable)?;
-    identity.map(|identity| (file, identity)).ok_or_else(|| SourceError::NotRegular { path: path.to_owned() })
-}
-
-fn reopen(path: &Path, expected: Identity) -> Result<File, SourceError> {
-    let (file, now) = open_again(path)?;
-    compare(path, expected, now)?;
-    if now.size <= SHORT_LEN {
-        return Ok(file);
-    }
-    folder::read_ahead(&file);
     Ok(file)
 }
 
-fn compare(path: &Path, expected: Identity, now: Identity) -> Result<(), SourceError> {
-    let path = path.to_owned();
-    if now.size < expected.size {
-        return Err(SourceError::Shrunk { path });
-    }
-    if now != expected { Err(SourceError::Changed { path }) } else { Ok(()) }
+fn compare(place: &Place, expected: Identity, now: Identity) -> Result<(), SourceError> {
+    let how = match now {
+        _ if now == expected => return Ok(()),
+        _ if (now.device, now.inode) != (expected.device, expected.inode) => Change::Replaced,
+        _ if now.size < expected.size => Change::Shorter,
+        _ if now.size > expected.size => Change::Longer,
+        _ => Change::Modified,
+    };
+    Err(place.changed(how))
 }
 
-/// `None` for what is neither a file nor a block device.
-fn identity(file: &File) -> io::Result<Option<Identity>> {
-    let metadata = file.metadata()?;
-    let identity = Identity::of(&metadata);
+/// The identity of an open file or block device.
+fn identity(file: &File, metadata: &Metadata) -> io::Result<Identity> {
     Ok(match metadata.file_type().is_block_device() {
-        true => {
-            Some(Identity { device: metadata.rdev(), inode: 0, size: device::size(file)?, modified: None })
-        }
-        false => metadata.is_file().then_some(identity),
+        true => Identity { device: metadata.rdev(), inode: 0, size: device::size(file)?, modified: None },
+        false => Identity::of(metadata),
     })
+}
+
+/// Whether what this process prints goes into a file.
+fn is_own_output(metadata: &Metadata) -> bool {
+    let its = (metadata.dev(), metadata.ino());
+    let is_its =
+        |output: io::Result<Status>| output.is_ok_and(|output| output.is_file() && output.inode == its);
+    metadata.is_file()
+        && (is_its(folder::status_at(io::stdout(), c"")) || is_its(folder::status_at(io::stderr(), c"")))
 }
 
 impl Identity {
@@ -552,11 +576,51 @@ mod tests {
 
         File::options().write(true).open(&path).unwrap().set_len(900).unwrap();
         let error = source.read(400, &mut bytes).unwrap_err();
-        assert!(matches!(error, SourceError::Shrunk { .. }), "{error}");
-        assert!(matches!(source.check_unchanged(), Err(SourceError::Shrunk { .. })));
-
+        assert!(error.to_string().contains("became shorter"), "{error}");
+        let change = |source: &Source| match source.check_unchanged() {
+            Err(SourceError::Changed { how, .. }) => Some(how),
+            _ => None,
+        };
+        assert_eq!(change(&source), Some(Change::Shorter));
         std::fs::write(&path, [2; 2000]).unwrap();
-        assert!(matches!(source.check_unchanged(), Err(SourceError::Changed { .. })));
+        assert_eq!(change(&source), Some(Change::Longer));
+        std::fs::write(&path, [2; 1000]).unwrap();
+        assert_eq!(change(&source), Some(Change::Modified));
+        source.close();
+        std::fs::write(folder.join("other"), [1; 1000]).unwrap();
+        std::fs::rename(folder.join("other"), &path).unwrap();
+        assert_eq!(change(&source), Some(Change::Replaced));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(change(&source), Some(Change::Removed));
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(change(&source), Some(Change::Replaced));
+    }
+
+    /// It was sent as an empty one.
+    #[test]
+    fn a_folder_that_is_removed_is_noticed_at_the_top_and_below() {
+        let folder = scratch("source-folder");
+        std::fs::create_dir_all(folder.join("tree/below")).unwrap();
+        let found = crate::files::find_sources(&[folder.join("tree")]).unwrap().sources;
+        let changes = || {
+            let checked = found.iter().map(|named| named.source.check_unchanged());
+            checked.map(|result| result.err().map(|error| error.to_string())).collect::<Vec<_>>()
+        };
+        std::fs::write(folder.join("tree/new"), "x").unwrap();
+        assert_eq!(changes(), [None, None], "what comes into it changes nothing");
+        std::fs::remove_dir(folder.join("tree/below")).unwrap();
+        let [None, Some(below)] = &changes()[..] else { panic!("{:?}", changes()) };
+        assert!(below.contains("below was removed"), "{below}");
+        std::fs::remove_dir_all(folder.join("tree")).unwrap();
+        assert!(changes().iter().all(Option::is_some), "{:?}", changes());
+    }
+
+    #[test]
+    fn a_file_that_holds_more_than_its_size_says_is_noticed() {
+        let source = Source::new(Path::new("/proc/self/status")).unwrap();
+        assert_eq!(source.size(), 0);
+        let error = source.check_unchanged().unwrap_err();
+        assert!(error.to_string().contains("holds more than its size says"), "{error}");
     }
 
     #[test]
@@ -575,7 +639,7 @@ mod tests {
         assert!(bytes == std::fs::read(&path).unwrap());
         file.set_len(2 << 20).unwrap();
         let error = source.read(0, &mut bytes[..10]).unwrap_err();
-        assert!(matches!(error, SourceError::Shrunk { .. }), "{error}");
+        assert!(error.to_string().contains("became shorter"), "{error}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     fmt, io,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -19,20 +20,50 @@ pub enum SourceError {
     NotRegular { path: PathBuf },
     #[error("{path} is in use and may change while it is sent ({its}): unmount it, or mount it read-only", path = path.display())]
     InUse { path: PathBuf, its: Use },
-    #[error("{path} changed while it was sent: send it again when nothing writes to it", path = path.display())]
-    Changed { path: PathBuf },
-    #[error("{path} became shorter while it was sent: send it again when nothing writes to it", path = path.display())]
-    Shrunk { path: PathBuf },
+    #[error("{path} {how}", path = path.display())]
+    Changed { path: PathBuf, how: Change },
     #[error("{path} and {other} would both be called {name}: rename one or send them apart", path = path.display(), other = other.display())]
     SameName { path: PathBuf, other: PathBuf, name: String },
     #[error("the name of {path} cannot be sent ({why}): rename it", path = path.display())]
     Name { path: PathBuf, why: String },
     #[error("{path} has no name that receivers could give it: name the folders in it that are to be sent", path = path.display())]
     NoName { path: PathBuf },
+    #[error("everything is excluded, so that there is nothing to send: change the patterns")]
+    AllExcluded,
     #[error(transparent)]
     Several(Unsendable),
     #[error("interrupted while files were looked for: nothing has been sent")]
     Interrupted,
+}
+
+/// What has happened to a file since it was listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Its time of modification is another.
+    Modified,
+    Shorter,
+    Longer,
+    /// Another file, or something else, has its name.
+    Replaced,
+    Removed,
+    /// More can be read than its size says.
+    Unbounded,
+    /// What this process prints goes into it.
+    OwnOutput,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Modified => "changed while it was sent: send it again when nothing writes to it",
+            Self::Shorter => "became shorter while it was sent: send it again when nothing writes to it",
+            Self::Longer => "became longer while it was sent: send it again when nothing writes to it",
+            Self::Replaced => "was replaced by something else while it was sent: send it again",
+            Self::Removed => "was removed while it was sent: send it again when it is there",
+            Self::Unbounded => "holds more than its size says, like files in /proc: send a copy of it",
+            Self::OwnOutput => "is where the sender's own output goes: send it when this sender has ended",
+        })
+    }
 }
 
 /// The most of them that are named.
@@ -63,6 +94,26 @@ impl Unsendable {
         None
     }
 
+    /// The number of files and folders that cannot be sent.
+    pub fn count(&self) -> u64 {
+        self.count as u64
+    }
+
+    /// The first of them, with the reasons in a few words.
+    pub fn named(&self) -> impl Iterator<Item = (String, String)> {
+        self.named.iter().map(|(path, error)| (shown(path), why(error)))
+    }
+
+    /// The first of them with the reasons, and how many more there are.
+    fn in_words(&self) -> String {
+        let named = self.named.iter();
+        let mut words: Vec<String> =
+            named.map(|(path, error)| format!("{} ({})", shown(path), why(error))).collect();
+        let others = self.count.saturating_sub(self.named.len());
+        words.extend((others > 0).then(|| format!("and {others} more")));
+        words.join(", ")
+    }
+
     /// Whether more of them would tell nobody anything.
     pub(super) fn is_enough(&self) -> bool {
         self.count >= MAX_COUNTED
@@ -84,16 +135,12 @@ impl std::error::Error for Unsendable {}
 impl fmt::Display for Unsendable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at_least = if self.is_enough() { "at least " } else { "" };
-        write!(f, "{at_least}{} files or folders cannot be sent, and so nothing is: ", self.count)?;
-        for (index, (path, error)) in self.named.iter().enumerate() {
-            let separator = if index == 0 { "" } else { ", " };
-            write!(f, "{separator}{} ({})", path.to_string_lossy().escape_debug(), why(error))?;
-        }
-        let others = self.count.saturating_sub(self.named.len());
-        if others > 0 {
-            write!(f, ", and {others} more")?;
-        }
-        write!(f, "; rename or mend them, or leave them out")
+        let named = self.in_words();
+        write!(
+            f,
+            "{at_least}{} files or folders cannot be sent, and so nothing is: {named}; rename or mend them, or leave them out",
+            self.count
+        )
     }
 }
 
@@ -104,13 +151,27 @@ fn why(error: &SourceError) -> String {
         SourceError::NotRegular { .. } => "neither a file nor a folder nor a block device".to_owned(),
         SourceError::InUse { its, .. } => format!("in use: {its}"),
         SourceError::SameName { other, name, .. } => {
-            format!("would be called {}, as {}", name.escape_debug(), other.to_string_lossy().escape_debug())
+            format!("would be called {}, as {}", name.escape_debug(), shown(other))
         }
         SourceError::Name { why, .. } => format!("its name: {why}"),
+        SourceError::Changed { how: Change::Removed, .. } => {
+            "it was removed while folders were read".to_owned()
+        }
+        SourceError::Changed { how: Change::Replaced, .. } => {
+            "it was replaced while folders were read".to_owned()
+        }
         SourceError::Changed { .. }
-        | SourceError::Shrunk { .. }
         | SourceError::NoName { .. }
+        | SourceError::AllExcluded
         | SourceError::Several(_)
         | SourceError::Interrupted => error.to_string(),
+    }
+}
+
+/// A path as it can stand in a line. Bytes that are no text are escaped.
+fn shown(path: &Path) -> String {
+    match path.to_str() {
+        Some(path) => path.escape_debug().to_string(),
+        None => path.as_os_str().as_bytes().escape_ascii().to_string(),
     }
 }

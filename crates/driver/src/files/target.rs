@@ -2,11 +2,11 @@
 //! subfolder is taken without following symbolic links.
 
 use std::{
-    ffi::OsStr,
+    ffi::{CStr, OsStr},
     fs::File,
     io,
     ops::Range,
-    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -15,6 +15,8 @@ use std::{
 };
 
 use thiserror::Error;
+use treecast_host::root::Root;
+use treecast_wire::ticket::KEY_LEN;
 
 use super::{
     Device, DeviceError, Rules,
@@ -70,11 +72,23 @@ impl TargetError {
 /// How the names of what is not a received file begin: of journals, and of files that are not whole.
 pub(super) const HIDDEN: &str = ".treecast-";
 
+/// Name of the extended attribute that says whose delivery has put a file where it is ([`sender_label`]).
+pub(super) const SENDER_LABEL: &CStr = c"user.treecast.sender";
+
+/// Value of the attribute [`SENDER_LABEL`]: the sender's public key, and when the file was modified last. A file that somebody has
+/// changed since has another time, and may hold what its sender never knew.
+pub(super) fn sender_label(key: &[u8; KEY_LEN], modified: sys::FileTime) -> Vec<u8> {
+    [&key[..], &modified.seconds.to_be_bytes(), &modified.nanoseconds.to_be_bytes()].concat()
+}
+
 /// Whether a component of a name is reserved for what treecast keeps beside received files. Some file systems take upper
 /// and lower case for one.
 pub(super) fn is_own(component: &str) -> bool {
     component.get(..HIDDEN.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(HIDDEN))
 }
+
+/// The longest component of a name, in bytes: what Linux takes (NAME_MAX).
+const MAX_COMPONENT_LEN: usize = 255;
 
 /// Checks the name of a received file, which must be a relative path of ordinary components.
 ///
@@ -91,6 +105,12 @@ pub fn check_name(name: &str) -> Result<(), String> {
         match component {
             "" => return Err("a component is empty".into()),
             "." | ".." => return Err(format!("it holds {component:?}")),
+            _ if component.len() > MAX_COMPONENT_LEN => {
+                let len = component.len();
+                return Err(format!(
+                    "a component has {len} bytes, and file systems take {MAX_COMPONENT_LEN}"
+                ));
+            }
             _ if is_own(component) => {
                 return Err(format!("names that begin with {HIDDEN:?} are treecast's own"));
             }
@@ -103,13 +123,15 @@ pub fn check_name(name: &str) -> Result<(), String> {
 /// An open target folder.
 #[derive(Debug, Clone)]
 pub struct TargetFolder {
-    folder: Arc<OwnedFd>,
+    folder: Arc<Root>,
     path: PathBuf,
     rules: Rules,
     /// The device to which the one object goes. The folder then has only what treecast keeps beside it.
     device: Option<Device>,
     /// Where older versions of objects are: a file, a device or a folder. `None`: where the objects go.
     old: Option<Arc<Path>>,
+    /// The public key of the session's sender. `None` in a plain session.
+    sender: Option<[u8; KEY_LEN]>,
 }
 
 impl TargetFolder {
@@ -124,14 +146,15 @@ impl TargetFolder {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
             _ => {}
         }
-        let folder = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(path).map_err(failed)?;
+        let folder = Root::open(path).map_err(failed)?;
         sys::check_writable(&folder).map_err(failed)?;
         Ok(Self {
-            folder: Arc::new(folder.into()),
+            folder: Arc::new(folder),
             path: path.to_owned(),
             rules: Rules::default(),
             device: None,
             old: None,
+            sender: None,
         })
     }
 
@@ -151,6 +174,17 @@ impl TargetFolder {
     #[must_use]
     pub fn with_old(self, old: Option<&Path>) -> Self {
         Self { old: old.map(Arc::from), ..self }
+    }
+
+    /// Says whose session it is, by the sender's public key. `None` for a plain session.
+    #[must_use]
+    pub fn with_sender(self, sender: Option<[u8; KEY_LEN]>) -> Self {
+        Self { sender, ..self }
+    }
+
+    /// The public key of the session's sender. `None` in a plain session.
+    pub(super) fn sender(&self) -> Option<[u8; KEY_LEN]> {
+        self.sender
     }
 
     /// The older version that the user has named, or a folder with such.
@@ -180,36 +214,23 @@ impl TargetFolder {
     }
 
     pub(super) fn root(&self) -> &OwnedFd {
-        &self.folder
+        self.folder.descriptor()
     }
 
     /// Opens the folder at `path` in this one, or this one when that is empty, and follows no symbolic link.
     pub(super) fn open_folder(&self, path: &str) -> io::Result<OwnedFd> {
-        if path.is_empty() {
-            return self.folder.try_clone();
-        }
-        match sys::open_folder_beneath(&self.folder, &c_string(path)?) {
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
-            opened => return opened,
-        }
-        let mut folder = self.folder.try_clone()?;
-        for component in path.split('/') {
-            folder = open_at(&folder, &c_string(component)?, sys::OPEN_FOLDER, 0)?;
-        }
-        Ok(folder)
+        self.folder.folder(Path::new(path))
     }
 
     /// What is at `name`, a name that has been checked.
     pub(super) fn status_of(&self, name: &str) -> io::Result<Status> {
-        let (parents, last) = name.rsplit_once('/').unwrap_or(("", name));
-        sys::status_at(self.open_folder(parents)?, &c_string(last)?)
+        self.folder.status(Path::new(name))
     }
 
     /// Opens the file `name` to read it.
     pub(super) fn open_file(&self, name: &str) -> io::Result<File> {
-        let (parents, last) = name.rsplit_once('/').unwrap_or(("", name));
-        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        open_at(&self.open_folder(parents)?, &c_string(last)?, flags, 0).map(File::from)
+        let no_file = || io::Error::other("it is no regular file");
+        self.folder.file(Path::new(name))?.ok_or_else(no_file)
     }
 
     /// Creates a file without a name, which is gone when it is closed.
@@ -217,7 +238,7 @@ impl TargetFolder {
     /// # Errors
     /// The error of the kernel.
     pub fn scratch(&self) -> Result<File, TargetError> {
-        if let Ok(unnamed) = sys::open_unnamed(&self.folder, 0o600) {
+        if let Ok(unnamed) = sys::open_unnamed(self.root(), 0o600) {
             return Ok(unnamed.into());
         }
         // Not every file system makes files without names: it has one for an instant.
@@ -227,8 +248,8 @@ impl TargetFolder {
         let failed = |source| self.error(format!("make {name}"), source);
         let c_name = c_string(OsStr::new(&name)).map_err(failed)?;
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        let opened = open_at(&self.folder, &c_name, flags, 0o600).map_err(failed)?;
-        sys::remove_at(&self.folder, &c_name).map_err(failed)?;
+        let opened = open_at(self.root(), &c_name, flags, 0o600).map_err(failed)?;
+        sys::remove_at(self.root(), &c_name).map_err(failed)?;
         Ok(opened.into())
     }
 
@@ -327,10 +348,12 @@ mod tests {
             ".treecast-x",
             "a/b/.Treecast-x",
             ".treecast-/b",
+            &"x".repeat(256),
+            &format!("a/{}/b", "ä".repeat(128)),
         ] {
             assert!(check_name(bad).is_err(), "{bad:?}");
         }
-        for good in ["a", "a/b", "..a", ".hidden", ".treecast", "a b", "ä"] {
+        for good in ["a", "a/b", "..a", ".hidden", ".treecast", "a b", "ä", &"x".repeat(255)] {
             assert!(check_name(good).is_ok(), "{good:?}");
         }
     }

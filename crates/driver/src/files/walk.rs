@@ -2,16 +2,22 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::{OsStr, OsString},
     fmt,
-    fs::{DirEntry, FileType},
+    fs::File,
     io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use treecast_wire::message::{BeginOfFile, FILE_NAME_LEN, TransferType};
+use treecast_host::root::{Kind, Root};
+use treecast_wire::message::{BeginOfFile, MAX_FILE_NAME_LEN, TransferType};
 
-use super::{Source, SourceError, Unsendable, check_name, link::check_link, target::is_own};
+use super::{
+    Exclude, Place, Source, SourceError, Unsendable, check_name, left_behind::LeftBehind, link::check_link,
+    target::is_own,
+};
 use crate::words::in_one_line;
 
 /// An object to send, and its name for receivers.
@@ -41,11 +47,28 @@ impl NamedSource {
     }
 }
 
-/// The objects to send, and what was skipped.
+/// The objects to send, and what was left out.
 #[derive(Debug, Default)]
 pub struct Found {
     pub sources: Vec<NamedSource>,
     pub skipped: Skipped,
+    /// Entries of folders that cannot be sent.
+    pub unsendable: Unsendable,
+    /// The number of entries that were excluded. What is in an excluded folder does not count.
+    excluded: usize,
+    /// The patterns that have excluded nothing.
+    unused: Vec<String>,
+    left_behind: LeftBehind,
+}
+
+impl Found {
+    /// Lines for the user about what receivers do not get, though all that was asked for is sent.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let unused =
+            self.unused.iter().map(|pattern| format!("the pattern {pattern:?} has excluded nothing"));
+        let lines = [self.skipped.warning(), self.left_behind.warning()];
+        lines.into_iter().flatten().chain(unused)
+    }
 }
 
 /// The entries of folders that are not sent, with the reasons.
@@ -109,39 +132,49 @@ impl Skipped {
     }
 }
 
-/// What is behind `paths`, in the order of the paths; a folder stands for itself and all that is below it, by name. A
-/// file is called by its own name, one in a folder by the path that begins with the folder's. Symbolic links are
-/// followed where they are named, and carried as links inside folders. Links there that would lead out of the folder,
-/// and what is no file, folder or link, are skipped.
-///
-/// # Errors
-/// When paths cannot be read, objects would get one name, or names cannot be sent: all of them together.
-pub fn find_sources(paths: &[PathBuf]) -> Result<Found, SourceError> {
-    find_sources_until(paths, &|| false)
+/// What of the named folders is sent, and what happens if something cannot be.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// The entries of folders that are left out.
+    pub exclude: Exclude,
+    /// Whether nothing is sent if something in a folder cannot be. Otherwise, it is left out.
+    pub is_strict: bool,
 }
 
-/// Like [`find_sources`], until `is_stopped`. Searching a large network file system takes minutes.
+/// What is behind `paths`, in the order of the paths; a folder stands for itself and all that is below it, by name. A
+/// file is called by its own name, one in a folder by the path that begins with the folder's. A folder with `/` behind
+/// it stands only for what is in it, and names begin there. Symbolic links are followed where they are named, and
+/// carried as links inside folders. Links there that would lead out of the folder, and what is no file, folder or
+/// link, are skipped.
 ///
 /// # Errors
-/// Those of [`find_sources`], and [`SourceError::Interrupted`].
-pub fn find_sources_until(paths: &[PathBuf], is_stopped: &dyn Fn() -> bool) -> Result<Found, SourceError> {
-    let (mut found, mut unsendable) = (Found::default(), Unsendable::default());
+/// When named paths cannot be read or sent, or objects would get one name: all of them together.
+pub fn find_sources(paths: &[PathBuf]) -> Result<Found, SourceError> {
+    find_sources_until(paths, &Selection::default(), &|| false)
+}
+
+/// Like [`find_sources`], for a part of what is there, until `is_stopped`. Searching a large network file system takes
+/// minutes.
+///
+/// # Errors
+/// Those of [`find_sources`], what cannot be sent if the selection is strict, a selection of nothing, and
+/// [`SourceError::Interrupted`].
+pub fn find_sources_until(
+    paths: &[PathBuf],
+    selection: &Selection,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Found, SourceError> {
+    let mut unsendable = Unsendable::default();
     // What cannot be sent whatever is in it is not searched, and nothing else is then.
     for path in paths {
         unsendable.sift(path, check_own_name(path));
     }
     unsendable.refuse()?;
-    let mut unsendable = Unsendable::default();
+    let mut walk = Walk { selection, is_stopped, found: Found::default(), named: Unsendable::default() };
     for path in paths {
-        let Some((own_name, is_folder)) = unsendable.sift(path, look_at(path)) else { continue };
-        if is_folder {
-            walk(path, &own_name, is_stopped, &mut found, &mut unsendable)?;
-        } else {
-            found.sources.extend(unsendable.sift(path, named_file(path, &own_name)));
-        }
+        walk.add(path)?;
     }
-    sift_equal_names(&found.sources, &mut unsendable);
-    unsendable.refuse().map(|()| found)
+    walk.finish()
 }
 
 /// Whether a path has a name of its own: the root folder has none.
@@ -151,105 +184,221 @@ fn check_own_name(path: &Path) -> Result<(), SourceError> {
     if is_root { Err(SourceError::NoName { path: path.to_owned() }) } else { Ok(()) }
 }
 
-/// What a path is called, and whether it is a folder.
+/// What a path is called, and whether it is a folder. A folder whose content is meant is called nothing.
 fn look_at(path: &Path) -> Result<(PathBuf, bool), SourceError> {
     let unreadable = |source| SourceError::Unreadable { path: path.to_owned(), source };
+    let is_folder = path.metadata().map_err(unreadable)?.is_dir();
     let own_name = match path.file_name() {
+        Some(_) if means_content(path) => PathBuf::new(),
         Some(name) => PathBuf::from(name),
         // "." and "..": the canonical path has a name. Others need none, and may have none: a file
         // reached through /proc/PID/fd.
         None => path.canonicalize().map_err(unreadable)?.file_name().map(PathBuf::from).unwrap_or_default(),
     };
-    Ok((own_name, path.metadata().map_err(unreadable)?.is_dir()))
+    Ok((own_name, is_folder))
 }
 
-/// The file at `path`, as an object that is called `name`.
+/// Whether a path is one of a folder whose content alone is meant, as rsync takes it.
+fn means_content(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.ends_with(b"/") || bytes.ends_with(b"/.")
+}
+
+/// The file at `place`, as an object that is called `name`.
 ///
 /// # Errors
 /// If it cannot be read, or cannot have this name.
-pub fn named_file(path: &Path, name: &Path) -> Result<NamedSource, SourceError> {
-    Ok(NamedSource { name: checked(path, name)?, source: Source::new(path)? })
+pub fn named_file(place: Place, name: &Path) -> Result<NamedSource, SourceError> {
+    let name = checked(place.path(), name)?;
+    let file = place.open()?;
+    Ok(NamedSource { name, source: Source::of_file(place, &file)? })
 }
 
-fn walk(
-    folder: &Path,
-    prefix: &Path,
-    is_stopped: &dyn Fn() -> bool,
-    found: &mut Found,
-    unsendable: &mut Unsendable,
-) -> Result<(), SourceError> {
-    let mut pending = vec![(folder.to_owned(), prefix.to_owned())];
-    let mut objects = BTreeMap::new();
-    while let Some((folder, prefix)) = pending.pop() {
-        if is_stopped() {
-            return Err(SourceError::Interrupted);
+/// A search for what is sent.
+struct Walk<'a> {
+    selection: &'a Selection,
+    is_stopped: &'a dyn Fn() -> bool,
+    found: Found,
+    /// The named paths that cannot be sent, and of a strict selection what is in them.
+    named: Unsendable,
+}
+
+/// A folder that was named.
+struct Tree {
+    root: Arc<Root>,
+    path: PathBuf,
+    /// What the folder is called. Empty if its content is meant.
+    prefix: PathBuf,
+    objects: BTreeMap<PathBuf, NamedSource>,
+}
+
+impl Walk<'_> {
+    /// Adds what is behind a path that was named.
+    fn add(&mut self, path: &Path) -> Result<(), SourceError> {
+        let Some((own_name, is_folder)) = self.named.sift(path, look_at(path)) else { return Ok(()) };
+        if !own_name.as_os_str().is_empty() && self.selection.exclude.matches(&own_name, is_folder) {
+            self.found.excluded += 1;
+            return Ok(());
         }
-        let itself = checked(&folder, &prefix)
-            .and_then(|name| Ok(NamedSource { name, source: Source::folder(&folder)? }));
-        objects.extend(unsendable.sift(&folder, itself).map(|itself| (prefix.clone(), itself)));
-        for (entry, kind) in unsendable.sift(&folder, entries(&folder, is_stopped)).unwrap_or_default() {
-            if is_stopped() {
+        if is_folder {
+            let opened = Root::open(path);
+            let opened = opened.map_err(|source| SourceError::Unreadable { path: path.to_owned(), source });
+            let Some(root) = self.named.sift(path, opened) else { return Ok(()) };
+            let objects = BTreeMap::new();
+            return self.walk(Tree {
+                root: Arc::new(root),
+                path: path.to_owned(),
+                prefix: own_name,
+                objects,
+            });
+        }
+        let file = self.file(Place::named(path), &own_name);
+        self.found.sources.extend(self.named.sift(path, file));
+        Ok(())
+    }
+
+    fn walk(&mut self, mut tree: Tree) -> Result<(), SourceError> {
+        let mut pending = vec![PathBuf::new()];
+        while let Some(folder) = pending.pop() {
+            if (self.is_stopped)() {
                 return Err(SourceError::Interrupted);
             }
-            if unsendable.is_enough() {
-                return Ok(());
-            }
-            let (path, name) = (entry.path(), prefix.join(entry.file_name()));
-            // What a receiver keeps beside files that are on their way there.
-            if entry.file_name().to_str().is_some_and(is_own) {
-                found.skipped.add(name, Why::Own);
-                continue;
-            }
-            if kind.is_dir() {
-                pending.push((path, name));
-                continue;
-            }
-            let object =
-                if kind.is_file() { named_file(&path, &name).map(Ok) } else { link(&path, &name, kind) };
-            match unsendable.sift(&path, object) {
-                Some(Ok(object)) => _ = objects.insert(name, object),
-                Some(Err(why)) => found.skipped.add(name, why),
-                None => {}
+            let place = tree.place(&folder);
+            let object = self.folder(&place, &tree.name(&folder));
+            let Some(object) = self.sift(place.path(), object) else { continue };
+            let name = tree.name(&folder);
+            tree.objects.extend(object.map(|object| (name, object)));
+            let listed = self.entries(&tree.root, &folder);
+            for (entry, kind) in
+                self.sift(place.path(), listed.map_err(|error| place.lost(error))).unwrap_or_default()
+            {
+                if (self.is_stopped)() {
+                    return Err(SourceError::Interrupted);
+                }
+                if self.named.is_enough() {
+                    return Ok(());
+                }
+                let below = folder.join(&entry);
+                if self.is_left_out(&tree.name(&below), &entry, kind) {
+                    continue;
+                }
+                match kind {
+                    Kind::Folder => pending.push(below),
+                    _ => self.take(&mut tree, &below, kind),
+                }
             }
         }
+        self.found.sources.extend(tree.objects.into_values());
+        Ok(())
     }
-    found.sources.extend(objects.into_values());
-    Ok(())
+
+    /// Adds an entry of a folder that is no folder.
+    fn take(&mut self, tree: &mut Tree, below: &Path, kind: Kind) {
+        let (place, name) = (tree.place(below), tree.name(below));
+        let path = place.path().to_owned();
+        let object = match kind {
+            Kind::File => self.file(place, &name).map(Ok),
+            Kind::Link => link(place, &name),
+            Kind::Folder | Kind::Special => Ok(Err(Why::Special)),
+        };
+        match self.sift(&path, object) {
+            Some(Ok(object)) => _ = tree.objects.insert(name, object),
+            Some(Err(why)) => self.found.skipped.add(name, why),
+            None => {}
+        }
+    }
+
+    /// Whether an entry is not sent whatever it is.
+    fn is_left_out(&mut self, name: &Path, entry: &OsStr, kind: Kind) -> bool {
+        // What a receiver keeps beside files that are on their way there.
+        if entry.to_str().is_some_and(is_own) {
+            self.found.skipped.add(name.to_owned(), Why::Own);
+            return true;
+        }
+        let is_excluded = self.selection.exclude.matches(name, kind == Kind::Folder);
+        self.found.excluded += usize::from(is_excluded);
+        is_excluded
+    }
+
+    fn file(&mut self, place: Place, name: &Path) -> Result<NamedSource, SourceError> {
+        let name = checked(place.path(), name)?;
+        let file = place.open()?;
+        let metadata = file.metadata().map_err(|source| place.unreadable(source))?;
+        if metadata.is_file() {
+            self.found.left_behind.count(&file, &metadata);
+        }
+        Ok(NamedSource { name, source: Source::of_file(place, &file)? })
+    }
+
+    /// The folder at `place` itself. `None` if only its content is sent.
+    fn folder(&mut self, place: &Place, name: &Path) -> Result<Option<NamedSource>, SourceError> {
+        if name.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let name = checked(place.path(), name)?;
+        let Some((root, below)) = place.root() else { return Ok(None) };
+        let folder = File::from(root.folder(below).map_err(|error| place.lost(error))?);
+        let metadata = folder.metadata().map_err(|source| place.unreadable(source))?;
+        self.found.left_behind.count(&folder, &metadata);
+        Ok(Some(NamedSource { name, source: Source::of_folder(place.clone(), &folder)? }))
+    }
+
+    /// What is in a folder; not all of it when the search is stopped meanwhile.
+    fn entries(&self, root: &Root, folder: &Path) -> io::Result<Vec<(OsString, Kind)>> {
+        let mut entries = Vec::new();
+        root.list(folder, |name, kind| {
+            entries.push((name.to_owned(), kind));
+            entries.len() % 1024 != 0 || !(self.is_stopped)()
+        })?;
+        Ok(entries)
+    }
+
+    /// Hands on what can be sent. The rest is left out, unless the selection is strict.
+    fn sift<T>(&mut self, path: &Path, result: Result<T, SourceError>) -> Option<T> {
+        let to = if self.selection.is_strict { &mut self.named } else { &mut self.found.unsendable };
+        to.sift(path, result)
+    }
+
+    fn finish(mut self) -> Result<Found, SourceError> {
+        sift_equal_names(&self.found.sources, &mut self.named);
+        self.named.refuse()?;
+        let has_content = |named: &NamedSource| !named.source.is_folder();
+        if self.found.excluded > 0 && !self.found.sources.iter().any(has_content) {
+            return Err(SourceError::AllExcluded);
+        }
+        self.found.unused = self.selection.exclude.unused().map(str::to_owned).collect();
+        Ok(self.found)
+    }
 }
 
-/// What is in a folder; nothing when the search is stopped meanwhile.
-fn entries(folder: &Path, is_stopped: &dyn Fn() -> bool) -> Result<Vec<(DirEntry, FileType)>, SourceError> {
-    let unreadable = |source| SourceError::Unreadable { path: folder.to_owned(), source };
-    let with_kind = |entry: io::Result<DirEntry>| {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        Ok((entry, kind))
-    };
-    let entries = std::fs::read_dir(folder).map_err(unreadable)?;
-    let entries = entries.enumerate().take_while(|(number, _)| number % 1024 != 1023 || !is_stopped());
-    entries.map(|(_, entry)| with_kind(entry)).collect::<io::Result<_>>().map_err(unreadable)
+impl Tree {
+    fn place(&self, below: &Path) -> Place {
+        Place::below(&self.root, &self.path, below)
+    }
+
+    /// The name of the object at a path below the folder.
+    fn name(&self, below: &Path) -> PathBuf {
+        if below.as_os_str().is_empty() { self.prefix.clone() } else { self.prefix.join(below) }
+    }
 }
 
-/// The symbolic link at `path`, or why it is not carried.
-fn link(path: &Path, name: &Path, kind: FileType) -> Result<Result<NamedSource, Why>, SourceError> {
-    if !kind.is_symlink() {
-        return Ok(Err(Why::Special));
+/// The symbolic link at `place`, or why it is not carried.
+fn link(place: Place, name: &Path) -> Result<Result<NamedSource, Why>, SourceError> {
+    let name = checked(place.path(), name)?;
+    let Some((root, below)) = place.root() else { return Ok(Err(Why::Special)) };
+    let (target, status) = root.link(below).map_err(|error| place.lost(error))?;
+    if check_link(&name, target.as_bytes()).is_err() {
+        return Ok(Err(Why::Outside(target.into())));
     }
-    let name = checked(path, name)?;
-    let target = std::fs::read_link(path)
-        .map_err(|source| SourceError::Unreadable { path: path.to_owned(), source })?;
-    if check_link(&name, target.as_os_str().as_bytes()).is_err() {
-        return Ok(Err(Why::Outside(target)));
-    }
-    Ok(Ok(NamedSource { name, source: Source::link(path, target)? }))
+    Ok(Ok(NamedSource { name, source: Source::of_link(place, target, &status) }))
 }
 
 /// `name` as it is sent.
 fn checked(path: &Path, name: &Path) -> Result<String, SourceError> {
     let refuse = |why: String| SourceError::Name { path: path.to_owned(), why };
     let name = name.to_str().ok_or_else(|| refuse("it is not UTF-8".into()))?;
-    if name.len() > FILE_NAME_LEN {
-        return Err(refuse(format!("it has {} bytes, and {FILE_NAME_LEN} can be sent", name.len())));
+    if name.len() > MAX_FILE_NAME_LEN {
+        return Err(refuse(format!("it has {} bytes, and {MAX_FILE_NAME_LEN} can be sent", name.len())));
     }
     check_name(name).map_err(refuse)?;
     Ok(name.to_owned())
@@ -308,7 +457,8 @@ mod tests {
         (0..9).for_each(|number| std::fs::write(folder.join(number.to_string()), "").unwrap());
         let left = Cell::new(5);
         let is_stopped = || left.replace(left.get() - 1) == 0;
-        let error = find_sources_until(&[folder.to_path_buf()], &is_stopped).unwrap_err();
+        let paths = [folder.to_path_buf()];
+        let error = find_sources_until(&paths, &Selection::default(), &is_stopped).unwrap_err();
         assert!(matches!(error, SourceError::Interrupted), "{error}");
         assert_eq!(left.get(), -1, "it went on");
     }
@@ -338,6 +488,62 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_a_folder_is_sent_without_the_folder_if_a_slash_is_behind_it() {
+        let folder = scratch("walk-content");
+        std::fs::create_dir_all(folder.join("tree/sub")).unwrap();
+        std::fs::write(folder.join("tree/sub/file"), "x").unwrap();
+        std::os::unix::fs::symlink("sub/file", folder.join("tree/link")).unwrap();
+        let names = |path: &str| {
+            let found = find_sources(&[folder.join(path)]).unwrap();
+            assert_eq!(found.skipped.warning(), None);
+            found.sources.into_iter().map(|source| source.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("tree"), ["tree", "tree/link", "tree/sub", "tree/sub/file"]);
+        assert_eq!(names("tree/"), ["link", "sub", "sub/file"]);
+        assert_eq!(names("tree/."), names("tree/"));
+    }
+
+    #[test]
+    fn what_is_excluded_is_not_sent_and_nothing_at_all_is_an_error() {
+        let folder = scratch("walk-excluded");
+        std::fs::create_dir_all(folder.join("tree/cache/deep")).unwrap();
+        for name in ["tree/a.o", "tree/a.c", "tree/cache/deep/file"] {
+            std::fs::write(folder.join(name), "x").unwrap();
+        }
+        let find = |patterns: &[&str]| {
+            let selection = Selection { exclude: Exclude::new(patterns).unwrap(), is_strict: false };
+            find_sources_until(&[folder.join("tree")], &selection, &|| false)
+        };
+        let found = find(&["*.o", "cache/", "nothing"]).unwrap();
+        assert_eq!(found.sources.iter().map(|source| &source.name).collect::<Vec<_>>(), ["tree", "tree/a.c"]);
+        assert_eq!(found.warnings().collect::<Vec<_>>(), ["the pattern \"nothing\" has excluded nothing"]);
+        for all in [&["*"][..], &["/tree"], &["*.?", "cache"]] {
+            assert!(matches!(find(all), Err(SourceError::AllExcluded)), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_left_out_unless_the_selection_is_strict() {
+        let folder = scratch("walk-left-out");
+        std::fs::create_dir_all(folder.join("tree")).unwrap();
+        for name in [&b"good"[..], b"caf\xe9"] {
+            std::fs::write(folder.join("tree").join(OsStr::from_bytes(name)), "x").unwrap();
+        }
+        let find = |is_strict| {
+            let selection = Selection { is_strict, ..Selection::default() };
+            find_sources_until(&[folder.join("tree")], &selection, &|| false)
+        };
+        let found = find(false).unwrap();
+        assert_eq!((found.sources.len(), found.unsendable.count()), (2, 1));
+        let named: Vec<_> = found.unsendable.named().collect();
+        assert!(
+            named[0].0.ends_with(r"tree/caf\xe9") && named[0].1 == "its name: it is not UTF-8",
+            "{named:?}"
+        );
+        assert!(matches!(find(true), Err(SourceError::Name { .. })));
+    }
+
+    #[test]
     fn all_that_cannot_be_sent_is_told_in_one_line() {
         let folder = scratch("walk-all-bad");
         std::fs::create_dir_all(folder.join("one/same")).unwrap();
@@ -346,7 +552,8 @@ mod tests {
             std::fs::write(name(bad), "").unwrap();
         }
         let paths = [name(b"same"), name(b"one"), name(b"one/same"), name(b"nothing")];
-        let told = || find_sources(&paths).unwrap_err().to_string();
+        let strict = Selection { is_strict: true, ..Selection::default() };
+        let told = || find_sources_until(&paths, &strict, &|| false).unwrap_err().to_string();
         let line = told();
         assert!(line.starts_with("4 files or folders cannot be sent") && !line.contains('\n'), "{line}");
         for part in [
@@ -369,12 +576,14 @@ mod tests {
         let searched = Cell::new(0);
         let is_stopped = || searched.replace(searched.get() + 1) > 0;
         for root in ["/", "/usr/.."] {
-            let error = find_sources_until(&["/usr".into(), root.into()], &is_stopped).unwrap_err();
+            let paths = ["/usr".into(), root.into()];
+            let error = find_sources_until(&paths, &Selection::default(), &is_stopped).unwrap_err();
             assert!(matches!(error, SourceError::NoName { .. }), "{error}");
         }
         assert_eq!(searched.get(), 0);
         (0..300).for_each(|number| std::fs::write(folder.join(format!("{number:03}\t")), "").unwrap());
-        let line = find_sources(&[folder.to_path_buf()]).unwrap_err().to_string();
+        let strict = Selection { is_strict: true, ..Selection::default() };
+        let line = find_sources_until(&[folder.to_path_buf()], &strict, &|| false).unwrap_err().to_string();
         assert!(line.starts_with("at least 100 files or folders cannot be sent"), "{line}");
     }
 
@@ -387,9 +596,8 @@ mod tests {
         }
         let twice = find_sources(&[folder.join("same"), folder.join("one/same")]).unwrap_err();
         assert!(matches!(twice, SourceError::SameName { .. }), "{twice}");
-        for path in ["new\nline", "one"] {
-            let control = find_sources(&[folder.join(path)]).unwrap_err();
-            assert!(matches!(control, SourceError::Name { .. }), "{control}");
-        }
+        let control = find_sources(&[folder.join("new\nline")]).unwrap_err();
+        assert!(matches!(control, SourceError::Name { .. }), "{control}");
+        assert_eq!(find_sources(&[folder.join("one")]).unwrap().unsendable.count(), 1);
     }
 }

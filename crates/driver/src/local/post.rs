@@ -8,8 +8,8 @@ use std::{
 use treecast_host::{interface::Interface, option};
 use treecast_proto::object::Address;
 use treecast_wire::{
-    header::Header,
-    message::{GroupId, Member},
+    header::{FileId, Header},
+    message::{GroupId, Member, Message},
     seal::SEAL_LEN,
     ticket::local_group,
 };
@@ -79,8 +79,10 @@ impl Post {
     }
 
     /// Sends one message.
-    pub fn tell(&mut self, to: Address, packet: &[u8]) {
-        self.tell_all(to, &[packet]);
+    pub fn tell(&mut self, to: Address, file: FileId, message: &Message) {
+        for packet in message.to_packets(file, self.block_len) {
+            self.tell_all(to, &[packet]);
+        }
     }
 
     /// Sends messages that are all equally long, in as few super-packets as possible.
@@ -154,10 +156,7 @@ fn note_lost(to: SocketAddr, sent: io::Result<()>) {
 mod tests {
     use super::*;
     use crate::udp::{Batch, Collector, Item};
-    use treecast_wire::{
-        header::{FileId, PacketType},
-        message::Message,
-    };
+    use treecast_wire::header::PacketType;
 
     fn post(secret: Option<&Secret>) -> Post {
         let interface = Interface::named("lo").unwrap();
@@ -175,7 +174,7 @@ mod tests {
             let mut collector =
                 Collector::new(other.ear().unwrap(), Offload::SuperPackets, 1_200, opener).unwrap();
             let (to, file) = (Address::Member(other.me()), FileId(7));
-            one.tell(to, &Message::EndOfFile.to_packet(file));
+            one.tell(to, file, &Message::EndOfFile);
             let kind = PacketType::RetransmittedData;
             one.send_blocks(
                 to,

@@ -7,7 +7,7 @@ use super::page::{END, family, label};
 use crate::{
     receive::LocalProgress,
     send::{LocalSending, ReceiverProgress, SendProgress},
-    status::{Phase, Progress, Sending, Snapshot},
+    status::{Phase, Progress, Sending, Snapshot, StandingCounts, StandingStatus},
 };
 
 /// The most receivers that have series of their own: those that came first, so that there are never more. The others
@@ -33,9 +33,15 @@ type Row = (&'static str, &'static str, &'static str, f64);
 impl Figures {
     pub fn render(&mut self, snapshot: &Snapshot) -> String {
         let mut page = String::new();
+        if let Progress::Standing(standing) = &snapshot.progress {
+            standing_rows(standing).into_iter().for_each(|row| single(&mut page, "gauge", row));
+            standing_counters(&standing.counts).into_iter().for_each(|row| single(&mut page, "counter", row));
+            return page + END;
+        }
         let role = match snapshot.progress {
             Progress::Send(_) => "send",
             Progress::Receive(_) => "receive",
+            Progress::Standing(_) => "standing",
         };
         let labels = [
             ("session", &*snapshot.session),
@@ -120,6 +126,8 @@ fn gauges(snapshot: &Snapshot) -> impl Iterator<Item = Row> {
             let (bytes, share) = (told.received_bytes, told.duplicate_share);
             (told.seconds, told.objects, told.announced_bytes, bytes, share, told.seconds_left)
         }
+        // It has a page of its own.
+        Progress::Standing(_) => Default::default(),
     };
     let is_running = f64::from(snapshot.phase == Phase::Running);
     let left = "Time left, by the slowest receiver that is waited for; absent while unknown";
@@ -147,6 +155,7 @@ fn counters(progress: &Progress) -> [Row; 6] {
             let (again, dropped) = (told.retransmitted_bytes, told.dropped_packets);
             (told.objects_done, told.objects_failed, 0, again, told.requests, dropped)
         }
+        Progress::Standing(_) => Default::default(),
     };
     [
         ("objects_done", "", "Files that are done", done as f64),
@@ -158,7 +167,48 @@ fn counters(progress: &Progress) -> [Row; 6] {
     ]
 }
 
-fn receivers(sending: &Sending) -> [Row; 5] {
+/// What a standing receiver does now.
+fn standing_rows(standing: &StandingStatus) -> [Row; 6] {
+    let waits = f64::from(standing.waits_for.is_some());
+    let last = standing.last.as_ref().map_or(0.0, |last| last.at as f64);
+    let help = "When the last session ended, since 1970; 0 before the first one";
+    [
+        ("standing_sessions", "", "Sessions that are being received", standing.receiving.len() as f64),
+        ("standing_rules", "", "Rules", standing.rules.len() as f64),
+        ("standing_waits", "", "Whether it waits for an interface or a port", waits),
+        ("standing_commands_running", "", "Commands that run", standing.commands_running as f64),
+        (
+            "standing_commands_waiting",
+            "",
+            "Commands that wait for another one",
+            standing.commands_waiting as f64,
+        ),
+        ("standing_last_session", "seconds", help, last),
+    ]
+}
+
+/// What has happened at a standing receiver.
+fn standing_counters(counts: &StandingCounts) -> [Row; 10] {
+    [
+        ("standing_received", "", "Sessions received to their end", counts.received as f64),
+        ("standing_files", "", "Files of these sessions", counts.files as f64),
+        ("standing_received", "bytes", "Bytes of these files", counts.bytes as f64),
+        (
+            "standing_interrupted",
+            "",
+            "Sessions that broke off and are tried again",
+            counts.interrupted as f64,
+        ),
+        ("standing_given_up", "", "Sessions that are not tried again", counts.given_up as f64),
+        ("standing_ignored", "", "Sessions that no rule takes", counts.ignored as f64),
+        ("standing_not_meant", "", "Sessions for other receivers", counts.not_meant as f64),
+        ("standing_commands_run", "", "Commands that were successful", counts.commands_run as f64),
+        ("standing_commands_failed", "", "Commands that have failed", counts.commands_failed as f64),
+        ("standing_warnings", "", "Warnings in the history", counts.warnings as f64),
+    ]
+}
+
+fn receivers(sending: &Sending) -> [Row; 8] {
     let done = "Receivers that have every file that they want";
     let failed = "Receivers that have ended without some file";
     let gone = "Receivers that have broken off before they had every file, and have not come again";
@@ -168,6 +218,14 @@ fn receivers(sending: &Sending) -> [Row; 5] {
         ("receivers_done", "", done, sending.sums.receivers_done.into()),
         ("receivers_failed", "", failed, sending.sums.receivers_failed.into()),
         ("receivers_gone", "", gone, sending.sums.receivers_gone.into()),
+        ("receivers_waiting", "", "Receivers that have nothing yet", sending.sums.receivers_waiting.into()),
+        ("receivers_receiving", "", "Receivers that have a part", sending.sums.receivers_receiving.into()),
+        (
+            "receivers_on_tcp",
+            "",
+            "Receivers that get everything over TCP",
+            sending.sums.receivers_on_tcp.into(),
+        ),
     ]
 }
 
@@ -219,6 +277,7 @@ mod tests {
     use openmetrics_parser::openmetrics;
 
     use super::*;
+    use crate::{receive::ReceiveProgress, status::Receiving};
 
     fn snapshot(receivers: usize) -> Snapshot {
         let receiver = |number: usize| ReceiverProgress {
@@ -242,6 +301,20 @@ mod tests {
     }
 
     #[test]
+    fn a_standing_receiver_has_figures_of_its_own() {
+        let counts = StandingCounts { received: 3, bytes: 1 << 40, ..StandingCounts::default() };
+        let standing = StandingStatus { counts, ..StandingStatus::default() };
+        let snapshot = Snapshot { progress: Progress::Standing(Box::new(standing)), ..Snapshot::default() };
+        let text = Figures::default().render(&snapshot);
+        openmetrics::parse_openmetrics(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        for line in
+            ["treecast_standing_received_total 3", "treecast_standing_received_bytes_total 1099511627776"]
+        {
+            assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
     fn a_parser_reads_what_is_there() {
         let text = Figures::default().render(&snapshot(2));
         let parsed = openmetrics::parse_openmetrics(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -256,6 +329,27 @@ mod tests {
             assert_eq!(family.iter_samples().count(), samples, "{name}");
             assert_eq!(Some(family.unit.as_str()).filter(|unit| !unit.is_empty()), unit, "{name}");
             assert!(!family.help.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_metric_is_documented() {
+        let document = include_str!("../../../../docs/operations.md");
+        let mut local = snapshot(1);
+        let progress = SendProgress { local: Some(LocalSending::default()), ..SendProgress::default() };
+        local.note_send(&progress);
+        let receiving = Receiving {
+            progress: ReceiveProgress { local: Some(LocalProgress::default()), ..ReceiveProgress::default() },
+            ..Receiving::default()
+        };
+        let roles = [Progress::Receive(Box::new(receiving)), Progress::Standing(Box::default())];
+        let others = roles.map(|progress| Snapshot { progress, ..Snapshot::default() });
+        for snapshot in [snapshot(1), local].iter().chain(&others) {
+            let text = Figures::default().render(snapshot);
+            let names =
+                text.lines().filter_map(|line| line.strip_prefix("# TYPE treecast_")?.split(' ').next());
+            let untold: Vec<_> = names.filter(|name| !document.contains(&format!("`{name}`"))).collect();
+            assert!(untold.is_empty(), "{untold:?} are not in docs/operations.md");
         }
     }
 
@@ -280,6 +374,7 @@ mod tests {
         let parsed = openmetrics::parse_openmetrics(&text).unwrap();
         let family = &parsed.families["treecast_receiver_retransmitted_bytes"];
         assert_eq!(family.iter_samples().count(), MAX_NAMED + 1);
+        assert!(text.len() < 64 * 1024, "{} bytes", text.len());
         let line = text.lines().find(|line| line.contains(OTHERS) && line.contains("retransmitted")).unwrap();
         assert!(line.ends_with(&format!(" {}", 2 * (1000 - MAX_NAMED))), "{line}");
     }

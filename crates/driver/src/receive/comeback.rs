@@ -90,6 +90,7 @@ fn persist<T>(
             Err(_) if stop.is_requested() => return Err(ReceiveError::Interrupted),
             Err(
                 error @ (ReceiveError::NotAdmitted(_)
+                | ReceiveError::NotMeant(_)
                 | ReceiveError::OtherVersion(_)
                 | ReceiveError::Interrupted),
             ) => return Err(error),
@@ -140,6 +141,7 @@ fn give_up(
     }
     summary.interrupted = matches!(error, ReceiveError::Interrupted);
     if summary.interrupted
+        && options.discards
         && !is_time_up
         && let Ok((journal, _)) = Journal::open(folder, options.ticket.session, true)
     {

@@ -17,6 +17,8 @@ use treecast_host::{
     stop::Stop,
 };
 
+use crate::connection;
+
 /// Time until the second attempt. It doubles with each further one, so that a distant sender gets few in vain.
 const SECOND_AFTER: Duration = Duration::from_millis(20);
 
@@ -80,6 +82,7 @@ fn begins_at(number: usize) -> Duration {
 fn begin(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
+    connection::bound_packets(&socket);
     match socket.connect(&address.into()) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
         _ => Ok(socket),

@@ -2,21 +2,28 @@
 
 use std::{
     io,
-    net::{IpAddr, UdpSocket},
+    net::{IpAddr, SocketAddr, UdpSocket},
     os::unix::fs::MetadataExt,
     path::Path,
     time::{Duration, Instant},
 };
 
 use data_encoding::HEXLOWER;
-use treecast_host::{clock, interface::Interface, stop::Stop};
+use treecast_host::{
+    clock,
+    interface::{Choice, Interface},
+    stop::Stop,
+};
 use treecast_wire::{
     header::FileId,
     message::{Hello, MAX_RECEIVER_NAME_LEN, MEMBER_LEN, Message, PROTOCOL_VERSION},
     ticket::{Fanout, Repair, Ticket},
 };
 
-use super::{Dialect, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, reach::Reach};
+use super::{
+    Dialect, NoFamily, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions,
+    reach::{Reach, places},
+};
 use crate::{
     connection::Connection,
     files::Journal,
@@ -138,11 +145,16 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn open(options: &ReceiveOptions) -> Result<Self, ReceiveError> {
+    fn open(options: &ReceiveOptions, interface: Interface) -> Result<Self, ReceiveError> {
         let ticket = &options.ticket;
-        let interface = interface(options)?;
+        let lacks_family = NoFamily::check(ticket, &interface).err();
+        if let Some(lack) = lacks_family.as_ref().filter(|_| !can_do_without_group(ticket)) {
+            return Err(ReceiveError::Family(lack.clone()));
+        }
         let (own, buffer) = open(options, &interface)?;
         let mut warnings: Vec<String> = buffer.warning.iter().cloned().collect();
+        warnings
+            .extend(lacks_family.map(|lack| format!("hears nothing of the group, and does without: {lack}")));
         let udp_port = match ticket.fanout {
             Fanout::Multicast => 0,
             Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => own.local_addr()?.port(),
@@ -180,20 +192,26 @@ pub(super) fn join(
 ) -> Result<Joined, ReceiveError> {
     let Member { name, number, tls, .. } = member;
     let is_return = until.0;
-    let mut sockets = if is_return { None } else { Some(Sockets::open(options)?) };
+    let mut sockets = None;
+    if !is_return {
+        let first = places(options)?.into_iter().next().ok_or(ReceiveError::NoControl)?;
+        sockets = Some(Sockets::open(options, interface_towards(options, first)?)?);
+    }
     let mut reach = Reach::new(options, tls.as_ref(), stop, until, on_event);
     let connection = reach.sender(&mut |connection| {
-        if is_return {
+        // The sender may have answered at another address than the first.
+        let interface = interface_towards(options, connection.peer()).map_err(io::Error::other)?;
+        if is_return || sockets.as_ref().is_none_or(|open| open.interface.index != interface.index) {
             // Closed first: the new ones may have the same port.
             sockets = None;
-            sockets = Some(Sockets::open(options).map_err(io::Error::other)?);
+            sockets = Some(Sockets::open(options, interface).map_err(io::Error::other)?);
         }
         let Some(sockets) = &sockets else { return Ok(()) };
         sockets.await_membership(connection.peer().ip());
         let buffer_bytes = announced_bytes(&sockets.buffer);
         let hello = Hello::new(PROTOCOL_VERSION, sockets.udp_port, buffer_bytes, name);
         let mut hello = hello.map_err(io::Error::other)?;
-        hello.member = *number;
+        (hello.member, hello.role) = (*number, options.role);
         connection.queue(&Message::Hello(hello).to_packet(FileId::new(options.ticket.session, 0)));
         Ok(())
     })?;
@@ -212,6 +230,24 @@ pub(super) fn join(
     })
 }
 
+/// Tells the sender one message, by a connection of its own, and waits for its answer.
+pub(super) fn tell(
+    options: &ReceiveOptions,
+    message: &Message,
+    until: (bool, Instant),
+    stop: &Stop,
+    on_event: &mut dyn FnMut(ReceiveEvent),
+) -> Result<(), ReceiveError> {
+    let identity = options.identity.clone().map_or_else(Identity::generate, Ok)?;
+    let tls = tls(options, &identity, on_event)?;
+    let mut reach = Reach::new(options, tls.as_ref(), stop, until, on_event);
+    reach.sender(&mut |connection| {
+        connection.queue(&message.to_packet(FileId::new(options.ticket.session, 0)));
+        Ok(())
+    })?;
+    Ok(())
+}
+
 /// Opens the sockets at which a session without connections comes.
 pub(super) fn listen(
     options: &ReceiveOptions,
@@ -228,8 +264,10 @@ pub(super) fn listen(
     if sender_key.is_none() && options.dialect == Dialect::Session {
         on_event(ReceiveEvent::Warning(remedies::PLAIN.to_owned()));
     }
-    let Sockets { interface, own, group, buffer, warnings, .. } = Sockets::open(options)?;
-    warnings.into_iter().for_each(|warning| on_event(ReceiveEvent::Warning(warning)));
+    let (place, by_chance) = listening_place(options)?;
+    let Sockets { interface, own, group, buffer, warnings, .. } = Sockets::open(options, place)?;
+    let warnings = warnings.into_iter().chain(by_chance);
+    warnings.for_each(|warning| on_event(ReceiveEvent::Warning(warning)));
     on_event(ReceiveEvent::Joined { sender: ticket.group, interface: interface.name.clone() });
     Ok(Joined {
         socket: own,
@@ -305,18 +343,30 @@ fn namespace_name() -> Option<String> {
     named.find(|name| identity(&name.path()) == Some(ours))?.file_name().into_string().ok()
 }
 
-/// The interface that the user names, or the one towards the sender: a carousel does not say where its sender is.
-fn interface(options: &ReceiveOptions) -> Result<Interface, ReceiveError> {
+/// The interface that the user names, or the one towards the sender.
+fn interface_towards(options: &ReceiveOptions, sender: SocketAddr) -> Result<Interface, ReceiveError> {
+    Ok(match (&options.interface, sender) {
+        (Some(name), _) => Interface::named(name)?,
+        (None, SocketAddr::V6(sender)) if sender.scope_id() != 0 => Interface::numbered(sender.scope_id())?,
+        (None, sender) => Interface::by_route(Some(sender.ip()))?,
+    })
+}
+
+/// The interface where a session without connections is listened to: a carousel does not say where its sender is. With it comes a
+/// line for the user where no route has decided.
+fn listening_place(options: &ReceiveOptions) -> Result<(Interface, Option<String>), ReceiveError> {
     let ticket = &options.ticket;
+    if let Some(name) = &options.interface {
+        return Ok((Interface::named(name)?, None));
+    }
     let towards = match (ticket.repair, ticket.control.first()) {
         (_, Some(sender)) => Some(sender.ip()),
         (Repair::Carousel | Repair::Local, None) => ticket.fanout.has_group().then(|| ticket.group.ip()),
         (Repair::None | Repair::After | Repair::Nack, None) => return Err(ReceiveError::NoControl),
     };
-    Ok(match &options.interface {
-        Some(name) => Interface::named(name)?,
-        None => Interface::by_route(towards)?,
-    })
+    let choice = Choice::towards(towards)?;
+    let line = remedies::by_chance(&choice, "the sender");
+    Ok((choice.interface, line))
 }
 
 fn open(options: &ReceiveOptions, interface: &Interface) -> Result<(UdpSocket, ReceiveBuffer), ReceiveError> {
@@ -339,6 +389,14 @@ fn open(options: &ReceiveOptions, interface: &Interface) -> Result<(UdpSocket, R
             Err(UdpError::PortInUse { .. }) => Ok(open_unicast_receiver(0, RECEIVE_BUFFER_BYTES)?),
             opened => Ok(opened?),
         },
+    }
+}
+
+/// Whether everything can come otherwise: over a connection, or to the receiver's own address.
+fn can_do_without_group(ticket: &Ticket) -> bool {
+    match ticket.repair {
+        Repair::Nack | Repair::After => true,
+        Repair::None | Repair::Carousel | Repair::Local => ticket.fanout != Fanout::Multicast,
     }
 }
 

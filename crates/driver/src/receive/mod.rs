@@ -14,14 +14,22 @@ mod reach;
 mod refusal;
 mod session;
 
-use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use treecast_host::{interface::InterfaceError, stop::Stop};
+use treecast_host::{
+    interface::{Interface, InterfaceError, family},
+    stop::Stop,
+};
 use treecast_wire::{
     ParseError,
-    message::ObjectKind,
+    message::{CommandResult, Message, ObjectKind, Role},
     ticket::{Repair, Ticket},
 };
 
@@ -34,6 +42,7 @@ use crate::{
     files::{Device, Journal, Limit, Rules, Shortage, TargetError, TargetFolder},
     hindrance::Hindrance,
     local::{GroupsFile, GroupsFileError},
+    remedies::OTHER_FAMILY,
     security::{Identity, PublicKey, tls::TlsError},
     udp::{Offload, UdpError},
 };
@@ -80,6 +89,8 @@ pub struct ReceiveOptions {
     pub offload: Offload,
     /// The receiver's identity. `None` makes a key for the session.
     pub identity: Option<Identity>,
+    /// What kind of receiver this is.
+    pub role: Role,
     /// Whether to refuse the ticket of a plain session.
     pub secure_only: bool,
     pub dialect: Dialect,
@@ -88,6 +99,9 @@ pub struct ReceiveOptions {
     /// Whether to send an empty packet to the group now and then, for networks that bring a group's packets only to hosts that
     /// send to it.
     pub must_send: bool,
+    /// Whether incomplete files are removed when the receiver is told to stop. If not, a later receiver with the same ticket
+    /// and folder goes on with them.
+    pub discards: bool,
 }
 
 /// The kind of packets that a receiver accepts.
@@ -117,16 +131,19 @@ impl ReceiveOptions {
             stall_limit: STALL_LIMIT,
             offload: Offload::SuperPackets,
             identity: None,
+            role: Role::default(),
             secure_only: false,
             dialect: Dialect::Session,
             groups: None,
             must_send: false,
+            discards: false,
         }
     }
 
     fn open_folder(&self) -> Result<TargetFolder, TargetError> {
         let folder = TargetFolder::open(&self.into)?.with_rules(self.rules);
-        Ok(folder.with_device(self.device.clone()).with_old(self.old.as_deref()))
+        let sender = self.ticket.security.as_ref().map(|security| security.sender_key);
+        Ok(folder.with_device(self.device.clone()).with_old(self.old.as_deref()).with_sender(sender))
     }
 }
 
@@ -221,6 +238,9 @@ pub struct Done {
     pub objects: u64,
     /// The number of objects that failed.
     pub failed: u64,
+    /// Bytes of incomplete files that stay in the folder, from which a later receiver with the same ticket goes on.
+    #[serde(default)]
+    pub unfinished_bytes: u64,
     /// The number of objects that the receiver did not want.
     pub not_wanted: u64,
     /// The number of objects that were left out because something else already had their names.
@@ -235,6 +255,7 @@ impl From<&ReceiveSummary> for Done {
             progress: summary.progress,
             objects: summary.received + summary.others,
             failed: summary.failed,
+            unfinished_bytes: summary.unfinished_bytes,
             not_wanted: summary.not_wanted,
             existing: summary.existing,
             complete: summary.is_complete(),
@@ -349,6 +370,8 @@ pub struct ReceiveSummary {
     pub others: u64,
     /// The number of objects that failed.
     pub failed: u64,
+    /// Bytes of incomplete files that stay in the folder, from which a later receiver with the same ticket goes on. 0 if none do.
+    pub unfinished_bytes: u64,
     /// The number of objects that were not wanted.
     pub not_wanted: u64,
     /// The number of objects that were left out because their names exist.
@@ -447,10 +470,14 @@ pub enum ReceiveError {
     Key(#[from] TlsError),
     #[error("the ticket names no address of the sender: use the first line that `treecast send` prints")]
     NoControl,
+    #[error("{0}")]
+    Family(NoFamily),
     #[error("the name {name:?} cannot be used ({reason})")]
     Name { name: String, reason: String },
     #[error("the sender did not admit this receiver: {0}")]
     NotAdmitted(String),
+    #[error("{0}: ask whoever sends to name this receiver")]
+    NotMeant(String),
     #[error(
         "the sender closed the connection before it admitted this receiver ({0}): try again, or see what it says there"
     )]
@@ -463,6 +490,28 @@ pub enum ReceiveError {
     Interrupted,
     #[error("cannot run the session: {0}")]
     Io(#[from] io::Error),
+}
+
+/// An interface that has no address of the group's family, so that it hears nothing of the group.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "the session's group {group} is {wanted}, and interface {interface} has no {wanted} address: give it one, {remedy} {other}",
+    wanted = family(*.group),
+    remedy = OTHER_FAMILY,
+    other = if .group.is_ipv4() { "IPv6" } else { "IPv4" }
+)]
+pub struct NoFamily {
+    pub group: IpAddr,
+    pub interface: String,
+}
+
+impl NoFamily {
+    /// Checks that an interface can hear the session's group, if there is one.
+    fn check(ticket: &Ticket, interface: &Interface) -> Result<(), Self> {
+        let group = ticket.group.ip();
+        let is_heard = !ticket.fanout.has_group() || interface.check_family(group).is_ok();
+        is_heard.then_some(()).ok_or_else(|| Self { group, interface: interface.name.clone() })
+    }
 }
 
 /// Joins addresses in a line.
@@ -489,6 +538,29 @@ pub fn run(
         Repair::Carousel | Repair::Local => listen(options, stop, on_event),
         Repair::None | Repair::After | Repair::Nack => comeback::run(options, stop, on_event),
     }
+}
+
+/// Tells the sender of a session how the command went that this standing receiver has run. Returns when the sender has heard it.
+///
+/// # Errors
+/// If the sender cannot be reached, or has another key than the ticket says.
+pub fn tell_result(
+    options: &ReceiveOptions,
+    result: &CommandResult,
+    stop: &Stop,
+) -> Result<(), ReceiveError> {
+    let mut on_event = |_| {};
+    let until = (false, Instant::now() + options.connect_timeout);
+    join::tell(options, &Message::CommandResult(result.clone()), until, stop, &mut on_event)
+}
+
+/// Removes the incomplete files that receivers of this session, which run no more, have left in a folder.
+///
+/// # Errors
+/// If the folder cannot be used.
+pub fn discard(ticket: &Ticket, folder: &Path) -> Result<(), ReceiveError> {
+    Journal::discard_unfinished(&TargetFolder::open(folder)?, ticket.session);
+    Ok(())
 }
 
 /// Receives a session without a connection to the sender: a carousel, or one with local groups.

@@ -10,6 +10,8 @@ use std::{
 };
 
 use treecast_host::{
+    interface::{self, Interface, InterfaceError},
+    option,
     poller::{Interest, Poller},
     stop::Stop,
 };
@@ -43,6 +45,8 @@ type Greet<'a> = &'a mut dyn FnMut(&mut Connection) -> io::Result<()>;
 /// Where to, with what, and until when.
 pub(super) struct Reach<'a> {
     options: &'a ReceiveOptions,
+    /// The addresses at which the sender may be, the best one first.
+    places: Vec<SocketAddr>,
     tls: Option<&'a ReceiverTls>,
     stop: &'a Stop,
     deadline: Instant,
@@ -63,7 +67,7 @@ impl<'a> Reach<'a> {
     ) -> Self {
         // That the connection broke has been told, and for how long the sender is looked for.
         let tells_at = (!is_return).then(|| Instant::now() + TELL_AFTER);
-        Self { options, tls, stop, deadline, is_return, tells_at, on_event }
+        Self { options, places: Vec::new(), tls, stop, deadline, is_return, tells_at, on_event }
     }
 
     /// Connects. When the sender has proved who it is, `greet` introduces the receiver. Waits for the answer,
@@ -72,15 +76,21 @@ impl<'a> Reach<'a> {
         let mut interval = RETRY_INTERVAL;
         let mut failure = None;
         loop {
+            // Interfaces come and go while the sender is looked for.
+            match places(self.options) {
+                Ok(found) => self.places = found,
+                Err(error) if !self.is_return => return Err(error),
+                Err(_) => {}
+            }
             let mut reasons = Vec::new();
-            for address in &self.options.ticket.control {
-                match self.attempt(*address, greet) {
+            for address in self.places.clone() {
+                match self.attempt(address, greet) {
                     Ok(connection) => return Ok(connection),
                     Err(ConnectionError::Tls(TlsError::WrongKey { found, expected })) => {
-                        failure = Some(ReceiveError::WrongKey { address: *address, found, expected });
+                        failure = Some(ReceiveError::WrongKey { address, found, expected });
                     }
                     Err(ConnectionError::Tls(error)) => {
-                        failure.get_or_insert(ReceiveError::Security { address: *address, error });
+                        failure.get_or_insert(ReceiveError::Security { address, error });
                     }
                     Err(error) => {
                         let reason = error.to_string();
@@ -148,7 +158,7 @@ impl<'a> Reach<'a> {
         let now = Instant::now();
         if self.tells_at.take_if(|time| *time <= now).is_some() {
             (self.on_event)(ReceiveEvent::Unreachable {
-                addresses: self.options.ticket.control.clone(),
+                addresses: self.places.clone(),
                 reason: reason.to_string(),
                 left: self.deadline.saturating_duration_since(now),
             });
@@ -157,9 +167,34 @@ impl<'a> Reach<'a> {
 
     fn unreachable(&self, reason: String) -> ReceiveError {
         let ticket = &self.options.ticket;
-        let addresses = super::in_a_row(&ticket.control);
+        let addresses = super::in_a_row(&self.places);
         let ago = ticket.expires.and_then(|expires| clock::unix_seconds().checked_sub(expires.get()));
         let expired = ago.map(|ago| format!("; the ticket expired {} ago", clock::duration_in_words(ago)));
         ReceiveError::Unreachable { addresses, reason, expired: expired.unwrap_or_default() }
+    }
+}
+
+/// The addresses at which the sender may be. A link-local one is on one of the links of this host (RFC 4007, section 6), and the
+/// ticket cannot say which, so each interface that the user has not ruled out is tried.
+pub(super) fn places(options: &ReceiveOptions) -> Result<Vec<SocketAddr>, ReceiveError> {
+    let named = options.interface.as_deref().map(Interface::named).transpose()?;
+    let links = named.map_or_else(interface::list, |named| Ok(vec![named]))?;
+    let is_link = |link: &&Interface| link.is_usable && link.is_running;
+    // The interfaces of this host's own addresses come first, because a sender on this host is found there at once.
+    let mut places = Vec::new();
+    for address in &options.ticket.control {
+        let is_near =
+            matches!(address, SocketAddr::V6(v6) if v6.scope_id() == 0 && option::is_near(*v6.ip()));
+        if !is_near {
+            places.push(*address);
+            continue;
+        }
+        let mut links: Vec<_> = links.iter().filter(is_link).collect();
+        links.sort_by_key(|link| !link.addresses.contains(&address.ip()));
+        places.extend(links.iter().map(|link| option::scoped(*address, link.index)));
+    }
+    match places.is_empty() && !options.ticket.control.is_empty() {
+        true => Err(InterfaceError::None.into()),
+        false => Ok(places),
     }
 }

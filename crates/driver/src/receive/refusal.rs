@@ -50,6 +50,7 @@ impl Refusal {
                 "ask whoever sends for the ticket of the session that is held there now"
             }
             PutOutCode::OtherVersion => "install the same version of treecast on both hosts",
+            PutOutCode::NotMeant => "ask whoever sends to name this receiver",
             PutOutCode::Full => "ask whoever sends to start another sender, or come when some have left",
             PutOutCode::Refused
             | PutOutCode::Stalled

@@ -38,8 +38,8 @@ pub enum KeyFileError {
     Missing { name: String, folder: PathBuf },
     #[error("{} exists already, and a key is never overwritten: choose another name, or move it away", path.display())]
     Exists { path: PathBuf },
-    #[error("others than its owner may read the key file {} (mode {mode:04o}): `chmod 600` it, or make a new key if somebody may have", path.display())]
-    Exposed { path: PathBuf, mode: u32 },
+    #[error("the key file {} is not used: {why}; make it yours with `chown` and `chmod 600`, or make a new key if somebody may have read it", path.display())]
+    Exposed { path: PathBuf, why: String },
     #[error("{} holds no Ed25519 key in PKCS#8 PEM, or is cut short ({why}): make one with `treecast keys new`", path.display())]
     NoKey { path: PathBuf, why: String },
     #[error("cannot read the key file {}: {source}", path.display())]
@@ -161,7 +161,7 @@ impl Identity {
         let no_key = |why: String| KeyFileError::NoKey { path: path.to_owned(), why };
         let text = owner_file::read(path, MAX_FILE_LEN).map_err(|unusable| match unusable {
             Unusable::System(source) => KeyFileError::Read { path: path.to_owned(), source },
-            Unusable::Exposed(mode) => KeyFileError::Exposed { path: path.to_owned(), mode },
+            Unusable::Exposed(why) => KeyFileError::Exposed { path: path.to_owned(), why },
             Unusable::Foreign(why) => no_key(why.to_owned()),
         })?;
         Self::from_pem(&text).map_err(no_key)

@@ -4,21 +4,19 @@ use std::{
     ffi::OsString,
     fs::{self, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
+use treecast_host::text::check_private;
 use zeroize::Zeroizing;
-
-/// Read, write and enter: for groups and others none.
-const OTHERS: u32 = 0o077;
 
 /// Why a file that contains a key cannot be used.
 #[derive(Debug)]
 pub(crate) enum Unusable {
     System(io::Error),
-    /// Others than its owner may read it, by this mode.
-    Exposed(u32),
+    /// Somebody else may read it or has made it, in words.
+    Exposed(String),
     /// It is no such file, in words.
     Foreign(&'static str),
 }
@@ -35,10 +33,7 @@ pub(crate) fn read(path: &Path, max_len: u64) -> Result<Zeroizing<String>, Unusa
     if !metadata.is_file() {
         return Err(Unusable::Foreign("it is no regular file"));
     }
-    let mode = metadata.permissions().mode() & 0o7777;
-    if mode & OTHERS != 0 {
-        return Err(Unusable::Exposed(mode));
-    }
+    check_private(&metadata).map_err(Unusable::Exposed)?;
     if metadata.len() > max_len {
         return Err(Unusable::Foreign("it is too long"));
     }

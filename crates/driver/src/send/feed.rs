@@ -9,13 +9,15 @@ mod rules;
 mod spool;
 mod taken;
 
-use std::{io, path::PathBuf, sync::mpsc::TryRecvError, thread};
+use std::{io, path::PathBuf, sync::mpsc::TryRecvError};
 
 pub use queue::{Bound, ObjectQueue, QueueClosed, Queued};
 pub use rules::{Rule, Terms};
 pub use spool::FolderOptions;
 
 use treecast_host::wake::Waker;
+
+use crate::{files::Selection, pipe};
 
 use reader::{Input, Reader};
 use rules::terms_of;
@@ -94,6 +96,8 @@ pub(super) struct Feed {
     queue: ObjectQueue,
     /// Where objects come from, if they are files of a folder.
     spool: Option<Spool>,
+    /// Where the pieces of a stream are kept, if they are.
+    pieces: Option<pipe::Spool>,
 }
 
 impl Feed {
@@ -103,6 +107,7 @@ impl Feed {
         source: FeedSource,
         compression: Option<i32>,
         rules: Vec<Rule>,
+        selection: Selection,
         waker: Waker,
     ) -> io::Result<Self> {
         let queue = match &source {
@@ -111,18 +116,29 @@ impl Feed {
         };
         queue.wake_by(waker);
         let input = match source {
-            FeedSource::Queue(_) => return Ok(Self { queue, spool: None }),
+            FeedSource::Queue(_) => return Ok(Self { queue, spool: None, pieces: None }),
             FeedSource::Folder(options) => {
-                let spool = Spool::start(options, queue.clone(), compression, rules)?;
-                return Ok(Self { queue, spool: Some(spool) });
+                let spool = Spool::start(options, queue.clone(), compression, rules, selection.exclude)?;
+                return Ok(Self { queue, spool: Some(spool), pieces: None });
             }
             FeedSource::StandardInput => Input::Lines,
             FeedSource::File(path) => Input::File(path),
-            FeedSource::Stream { spool } => Input::Stream(spool),
+            FeedSource::Stream { spool } => {
+                Input::Stream(spool.as_deref().map(pipe::Spool::new).transpose()?)
+            }
         };
-        let reader = Reader { queue: queue.clone(), compression, rules };
-        thread::Builder::new().name("feed".into()).spawn(move || reader.run(&input))?;
-        Ok(Self { queue, spool: None })
+        let reader = Reader { queue: queue.clone(), compression, rules, selection };
+        let pieces = match &input {
+            Input::Stream(pieces) => pieces.clone(),
+            Input::Lines | Input::File(_) => None,
+        };
+        treecast_host::thread::spawn("feed", move || reader.run(&input))?;
+        Ok(Self { queue, spool: None, pieces })
+    }
+
+    /// The folder where the pieces of a stream are kept. It goes with the last of its clones.
+    pub fn pieces(&self) -> Option<pipe::Spool> {
+        self.pieces.clone()
     }
 
     /// The next arrival.

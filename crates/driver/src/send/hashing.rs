@@ -58,7 +58,7 @@ impl Hashing {
                 wakes.wake();
             }
         };
-        let thread = std::thread::Builder::new().name("hash".into()).spawn(work)?;
+        let thread = treecast_host::thread::spawn("hash", work)?;
         Ok(Self { hashed: Some(hashed), waker, is_over, thread: Some(thread), trees: BTreeMap::new() })
     }
 

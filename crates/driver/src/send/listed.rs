@@ -39,12 +39,19 @@ pub enum ListedError {
 }
 
 impl Listed {
+    /// The word for all standing receivers that trust the sender's key.
+    pub const ANY: &str = "any";
+
     /// Reads a list: entries with commas between them, or if the text has none and is a file's path, the file's lines. An entry is a
-    /// key, with a name behind it if wanted, or a name. What follows a `#` in a file is a comment.
+    /// key, with a name behind it if wanted, or a name. What follows a `#` in a file is a comment. The word [`Self::ANY`] alone names
+    /// nobody in particular: the list is empty.
     ///
     /// # Errors
     /// One line for whatever is wrong first.
     pub fn parse(list: &str) -> Result<Vec<Self>, ListedError> {
+        if list == Self::ANY {
+            return Ok(Vec::new());
+        }
         let is_file = !list.contains(',') && Path::new(list).is_file();
         let text = match is_file {
             true => text::read_written(Path::new(list), MAX_LEN)
@@ -67,7 +74,10 @@ impl Listed {
 
     /// A line for the user if a list is a single name, which may be meant for a file that is not there.
     pub fn hint(list: &str) -> Option<String> {
-        let is_name = !list.contains(',') && !list.trim().starts_with("tck") && !Path::new(list).is_file();
+        let is_name = list != Self::ANY
+            && !list.contains(',')
+            && !list.trim().starts_with("tck")
+            && !Path::new(list).is_file();
         is_name.then(|| format!("there is no file {list:?}: waits for a receiver of this name"))
     }
 
@@ -122,6 +132,7 @@ mod tests {
         );
         let plain = [path.to_str().unwrap(), "lab1,lab2", &key.to_string()].map(str::to_owned);
         assert!(plain.iter().all(|list| Listed::hint(list).is_none()));
+        assert!(Listed::parse("any").unwrap().is_empty() && Listed::hint("any").is_none());
         let line = |text: &str| Listed::parse(text).unwrap_err().to_string();
         assert!(line(&format!("a,{key},{key} b")).contains("twice"));
         assert!(line("tck1.x,a").contains("tck1.x: the public key is cut short"));

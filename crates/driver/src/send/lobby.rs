@@ -15,7 +15,7 @@ use std::{
 use treecast_proto::Instant;
 use treecast_wire::{
     header::SessionId,
-    message::{Hello, Message, PROTOCOL_VERSION, PutOutCode},
+    message::{CommandResult, Hello, Message, PROTOCOL_VERSION, PutOutCode},
 };
 
 use crate::{
@@ -68,6 +68,8 @@ pub(super) enum Arrival {
     /// It was closed before anything came by it: a receiver's attempt beside another one that was faster, or a probe.
     Gone,
     Admitted(Connection, Hello),
+    /// A standing receiver that has everything tells how its command went.
+    Told(Connection, CommandResult),
     Refused(Connection, PutOutCode, String),
 }
 
@@ -126,23 +128,24 @@ impl Lobby {
                 Some(true) => pending.is_silent = false,
             }
         }
-        let hello = hello(&mut pending.connection);
-        if matches!(hello, Ok(None)) {
+        let first = first_word(&mut pending.connection);
+        if matches!(first, Ok(None)) {
             return Arrival::Waiting;
         }
         let Some(connection) = self.remove(token) else { return Arrival::Waiting };
-        match hello {
+        match first {
             Ok(None) => Arrival::Waiting,
             // Before all else: only what is said of versions is read by every version.
-            Ok(Some((_, hello))) if hello.version != PROTOCOL_VERSION => {
-                let reason = format!("it speaks version {} and not {PROTOCOL_VERSION}", hello.version);
+            Ok(Some((_, word))) if word.version() != PROTOCOL_VERSION => {
+                let reason = format!("it speaks version {} and not {PROTOCOL_VERSION}", word.version());
                 Arrival::Refused(connection, PutOutCode::OtherVersion, reason)
             }
             Ok(Some((session, _))) if session != self.session => {
                 let reason = "its ticket is that of another session".to_owned();
                 Arrival::Refused(connection, PutOutCode::OtherSession, reason)
             }
-            Ok(Some((_, hello))) => Arrival::Admitted(connection, hello),
+            Ok(Some((_, FirstWord::Hello(hello)))) => Arrival::Admitted(connection, hello),
+            Ok(Some((_, FirstWord::Result(result)))) => Arrival::Told(connection, result),
             Err(ConnectionError::Protocol(error)) => {
                 let reason = format!("it speaks another version of treecast's protocol, or none ({error})");
                 Arrival::Refused(connection, PutOutCode::OtherVersion, reason)
@@ -203,12 +206,29 @@ impl Lobby {
     }
 }
 
-/// The Hello, and the session that it asks for.
-fn hello(connection: &mut Connection) -> Result<Option<(SessionId, Hello)>, ConnectionError> {
+/// What a receiver says first.
+enum FirstWord {
+    Hello(Hello),
+    Result(CommandResult),
+}
+
+impl FirstWord {
+    fn version(&self) -> u8 {
+        match self {
+            Self::Hello(hello) => hello.version,
+            Self::Result(result) => result.version,
+        }
+    }
+}
+
+/// The first message, and the session that it is about.
+fn first_word(connection: &mut Connection) -> Result<Option<(SessionId, FirstWord)>, ConnectionError> {
     connection.read()?;
     let Some((header, payload)) = connection.next_packet()? else { return Ok(None) };
+    let session = header.file_id.session();
     match Message::parse(&header, payload)? {
-        Message::Hello(hello) => Ok(Some((header.file_id.session(), hello))),
+        Message::Hello(hello) => Ok(Some((session, FirstWord::Hello(hello)))),
+        Message::CommandResult(result) => Ok(Some((session, FirstWord::Result(result)))),
         _ => Err(treecast_wire::ParseError::invalid("flags", header.kind as u64, "Hello first").into()),
     }
 }
@@ -304,7 +324,7 @@ mod tests {
         let hello = |version| Message::Hello(Hello::new(version, 0, 1, "a").unwrap());
         let of = |session, version| hello(version).to_packet(treecast_wire::header::FileId::new(session, 0));
         let mut without_name = of(SessionId(1), PROTOCOL_VERSION);
-        without_name[32 + 23] = 0;
+        without_name[32 + 24] = 0;
         let cases = [
             (of(SessionId(1), PROTOCOL_VERSION - 1), PutOutCode::OtherVersion),
             (of(SessionId(2), PROTOCOL_VERSION + 1), PutOutCode::OtherVersion),
@@ -318,7 +338,7 @@ mod tests {
             let (code, reason) = loop {
                 match lobby.read(token) {
                     Arrival::Waiting => std::thread::sleep(Duration::from_millis(1)),
-                    Arrival::Gone => panic!("{token} is gone"),
+                    Arrival::Gone | Arrival::Told(..) => panic!("{token} is no receiver's"),
                     Arrival::Refused(_, code, reason) => break (code, reason),
                     Arrival::Admitted(_, hello) => panic!("{hello} is admitted"),
                 }

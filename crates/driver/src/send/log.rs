@@ -23,6 +23,7 @@ impl Log {
             SendEvent::Joined { receiver, address, joined, wanted, .. } => about(receiver).in_scope(|| {
                 info!(target: LOG, %address, joined, wanted, "joined");
             }),
+            SendEvent::WaitsFor { joined, wanted } => info!(target: LOG, joined, wanted, "another number"),
             SendEvent::Left { receiver, reason } => {
                 about(receiver).in_scope(|| warn!(target: LOG, reason, "left"));
             }
@@ -35,6 +36,9 @@ impl Log {
             SendEvent::Way { receiver, way, why } => {
                 about(receiver).in_scope(|| info!(target: LOG, %way, %why, "another way"));
             }
+            SendEvent::CommandEnded { receiver, outcome } => about(receiver).in_scope(|| {
+                info!(target: LOG, code = outcome.code, seconds = outcome.seconds, line = outcome.line, "command ended");
+            }),
             SendEvent::Paused => info!(target: LOG, "paused"),
             SendEvent::Looped { loops } => info!(target: LOG, loops, "loop complete"),
             SendEvent::Done(_) | SendEvent::Idle => {}

@@ -21,6 +21,8 @@ mod roll;
 mod session;
 mod session_file;
 mod source_table;
+mod starter;
+mod state;
 mod who;
 
 use std::{
@@ -45,14 +47,16 @@ pub use plan::Plan;
 pub use repair::{CarouselOptions, Dialect, LocalOptions, Repair};
 pub use repair_share::{LEAST_SHARE, Priority};
 pub use session::{NamedReceiver, Presence};
-pub use session_file::SessionFileError;
+pub use session_file::{KeptSession, SessionFileError, kept_session};
+pub use starter::Starter;
+pub use state::ReceiverState;
 pub use treecast_proto::{object::PER_ADDRESS, tfmcc::Control};
 
 use crate::{
     carousel::ListenError,
     events::{as_field_text, as_optional_text, as_reasons, as_seconds, as_text},
     explicit::Sharing,
-    files::SourceError,
+    files::{Selection, SourceError},
     hindrance::{Hindrance, Holder},
     security::{AllowList, Identity, PublicKey, tls::TlsError},
     udp::{DEFAULT_MULTICAST_HOPS, Offload, UdpError},
@@ -87,6 +91,8 @@ pub const RATES_BPS: RangeInclusive<u64> = 1_000..=400_000_000_000;
 #[derive(Debug, Clone)]
 pub struct SendOptions {
     pub paths: Vec<PathBuf>,
+    /// What of folders is sent, and what happens if something in them cannot be.
+    pub selection: Selection,
     /// The source of more paths while the session lasts. `None`: only `paths` are sent.
     pub feed: Option<FeedSource>,
     /// The terms of the feed's objects. The first rule that matches counts. Those of a program's queue have their own.
@@ -118,6 +124,8 @@ pub struct SendOptions {
     pub hops: u32,
     /// The number of receivers with which the session starts.
     pub wait_for: u32,
+    /// Who may start the session before as many are there, or change their number. `None`: nobody.
+    pub starter: Option<Starter>,
     /// The moment, since 1970, before which the session does not start. Receivers can come before. `None`: at once.
     pub start_at: Option<Duration>,
     /// The time, from `start_at` or the beginning on, after which the session gives up if fewer receivers are there.
@@ -130,6 +138,8 @@ pub struct SendOptions {
     pub retransmission_timeout_factor: Option<f64>,
     /// The shortest time for retransmissions of an object.
     pub minimum_retransmission_time: Duration,
+    /// When receivers that do not have everything are given up. `None`: never.
+    pub give_up: Option<GiveUp>,
     /// The order of multicast and retransmissions if the rate is not enough for both.
     pub priority: Priority,
     /// The largest number of objects that are multicast at the same time.
@@ -151,10 +161,14 @@ pub struct SendOptions {
     /// The receivers that the session is for. It starts with all of them, if they come within `wait_timeout`, and waits at its end
     /// for those that are missing. Empty: it is for whoever comes.
     pub listed: Vec<Listed>,
-    /// The time for which the session waits for missing receivers of `listed`, when all others are done.
-    pub listed_wait: Duration,
-    /// The name under which the session is announced on the network. `None`: it is not announced.
-    pub announce: Option<String>,
+    /// The time for which the session waits for missing receivers of `listed`, when all others are done. `None`: for ever; but no
+    /// longer than for others for a name that no receiver has had in this session.
+    pub listed_wait: Option<Duration>,
+    /// How the session is announced on the network. `None`: it is not announced.
+    pub announce: Option<Announce>,
+    /// The longest time for which the session waits, when all have everything, for the results of the commands that standing receivers
+    /// run. `None`: it does not wait for them.
+    pub awaits_results: Option<Duration>,
     /// The level of zstd ([`crate::coding::LEVELS`]) by which objects are compressed. `None`: they are sent as they are.
     pub compression: Option<i32>,
     /// Whether receivers with an older version of an object are sent only what they lack.
@@ -185,6 +199,26 @@ impl Rate {
     }
 }
 
+/// When a session gives up receivers that do not have everything, counted from its first packet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum GiveUp {
+    /// After this time.
+    After(Duration),
+    /// After so many times as long as it took to send everything once, and no less than 5 s.
+    Times(f64),
+}
+
+/// How a session is announced.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Announce {
+    /// The session's name.
+    pub name: String,
+    /// Whether it is for anybody who asks.
+    pub people: bool,
+    /// Whether it is for standing receivers: those that [`SendOptions::listed`] names, or all if it is empty.
+    pub standing: bool,
+}
+
 /// The security of a session.
 #[derive(Debug, Clone, Default)]
 pub struct SendSecurity {
@@ -200,6 +234,7 @@ impl SendOptions {
     pub fn new(paths: Vec<PathBuf>) -> Self {
         Self {
             paths,
+            selection: Selection::default(),
             feed: None,
             feed_rules: Vec::new(),
             kept_objects: 0,
@@ -217,12 +252,14 @@ impl SendOptions {
             slower_rates: Vec::new(),
             hops: DEFAULT_MULTICAST_HOPS,
             wait_for: 1,
+            starter: None,
             start_at: None,
             wait_timeout: Duration::from_secs(60),
             wait_at_least: None,
             per_address: PER_ADDRESS,
             retransmission_timeout_factor: None,
             minimum_retransmission_time: MINIMUM_RETRANSMISSION_TIME,
+            give_up: None,
             priority: Priority::default(),
             at_once: AT_ONCE,
             stall_limit: STALL_LIMIT,
@@ -234,7 +271,8 @@ impl SendOptions {
             session_file: None,
             announce: None,
             listed: Vec::new(),
-            listed_wait: LISTED_WAIT,
+            listed_wait: None,
+            awaits_results: None,
             compression: None,
             by_difference: false,
         }
@@ -281,6 +319,13 @@ pub enum SendEvent {
         /// The number of receivers with which the session starts.
         wanted: u32,
     },
+    /// The session waits for another number of receivers than before.
+    WaitsFor {
+        /// The number of receivers that are there.
+        joined: u32,
+        /// The number of receivers with which the session starts.
+        wanted: u32,
+    },
     /// A receiver is gone.
     Left {
         /// The receiver's name.
@@ -290,6 +335,13 @@ pub enum SendEvent {
     },
     /// A connection was refused, because it was no receiver's.
     Refused { address: SocketAddr, reason: String },
+    /// The command of a standing receiver that has everything has ended.
+    #[serde(rename = "command")]
+    CommandEnded {
+        receiver: String,
+        #[serde(flatten)]
+        outcome: CommandOutcome,
+    },
     /// The expected receivers are there. A carousel sends this event each time that somebody listens again.
     Started {
         /// The number of objects that are known.
@@ -310,7 +362,8 @@ pub enum SendEvent {
         /// 0 is the first, and the fastest.
         #[serde(rename = "group_number")]
         group: u8,
-        rate_bps: u64,
+        /// That group's rate. `None` while the sender has not found it yet.
+        rate_bps: Option<u64>,
     },
     /// A receiver is served by another fanout.
     Way {
@@ -375,6 +428,12 @@ pub struct Done {
     /// The number of the feed's objects that expired before they were sent to their end.
     #[serde(default)]
     pub expired: u64,
+    /// The number of receivers that the start waited for and that never came.
+    #[serde(default)]
+    pub never_came: u64,
+    /// The number of addresses whose receivers could not be admitted for want of descriptors.
+    #[serde(default)]
+    pub turned_away: u64,
     /// Whether every receiver has every object that it wanted.
     pub complete: bool,
     /// Whether a signal ended the session.
@@ -382,6 +441,24 @@ pub struct Done {
     /// What is known of the receivers that were named to a carousel. Empty in other sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub named: Vec<NamedReceiver>,
+    /// Why a carousel ended. `None` in other sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carousel_end: Option<CarouselEnd>,
+}
+
+/// Why a carousel ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CarouselEnd {
+    /// Nobody has listened for the idle time, as far as the sender can hear.
+    NobodyListens,
+    /// All loops that were wanted have been sent.
+    LoopsDone,
+    /// No file is left that could be read.
+    NothingLeft,
+    /// A signal, or the program that holds the session, has stopped it.
+    Stopped,
 }
 
 impl From<&SendSummary> for Done {
@@ -391,9 +468,12 @@ impl From<&SendSummary> for Done {
             not_sent: summary.not_sent,
             dropped: summary.dropped,
             expired: summary.expired,
+            never_came: summary.never_came,
+            turned_away: summary.turned_away,
             complete: summary.is_complete(),
             interrupted: summary.interrupted,
             named: summary.named.clone(),
+            carousel_end: summary.carousel_end,
         }
     }
 }
@@ -407,6 +487,8 @@ pub struct SendProgress {
     pub seconds: f64,
     /// The bytes of objects that this sender has sent to the group. Retransmissions do not count.
     pub sent_bytes: u64,
+    /// The part of `sent_bytes` that no packet has carried: zeros of holes, and what compression saves.
+    pub zero_bytes: u64,
     /// The bytes of objects that an earlier sender of the session has sent to the group.
     pub before_bytes: u64,
     /// Total size of all objects known so far, in bytes.
@@ -422,7 +504,7 @@ pub struct SendProgress {
     pub objects_done: u64,
     /// The number of objects of a feed that wait to be sent. `None` where nothing more comes, and for a stream.
     pub waiting: Option<u64>,
-    /// Bits of objects sent to the group a second over the last seconds; none before that is known.
+    /// Bits of objects sent to all groups a second over the last seconds; none before that is known.
     pub now_bps: Option<u64>,
     /// Bits of IP packets that may leave a second; none when only the receivers set it.
     pub rate_bps: Option<u64>,
@@ -461,12 +543,16 @@ impl SendProgress {
         self.mean_of_those_there(|receiver| receiver.wanted_bytes).unwrap_or(self.total_bytes)
     }
 
+    /// Bits of objects that leave in a second: to groups, and to single receivers again.
+    pub fn leaving_bps(&self) -> Option<u64> {
+        self.now_bps.map(|now| now + self.retransmitted_bps.unwrap_or_default())
+    }
+
     /// Sums over all receivers.
     pub fn sums(&self) -> Sums {
         let receivers = &self.receivers;
         let sum = |count: fn(&ReceiverProgress) -> u64| receivers.iter().map(count).sum::<u64>();
-        let stand =
-            |standing| receivers.iter().filter(|receiver| receiver.standing == standing).count() as u32;
+        let count = |state| receivers.iter().filter(|receiver| receiver.state() == state).count() as u32;
         Sums {
             done_bytes: sum(|receiver| receiver.received_bytes) / receivers.len().max(1) as u64,
             done_share: match self.wanted_bytes() {
@@ -477,9 +563,12 @@ impl SendProgress {
                 + self.local.map_or(0, |local| local.session_repair_bytes + local.group_repair_bytes),
             requests: sum(|receiver| receiver.requests) + self.local.map_or(0, |local| local.requests),
             dropped_packets: sum(|receiver| receiver.dropped_packets),
-            receivers_done: stand(Standing::Done),
-            receivers_failed: stand(Standing::Failed),
-            receivers_gone: stand(Standing::Gone),
+            receivers_done: count(ReceiverState::Done),
+            receivers_failed: count(ReceiverState::Failed),
+            receivers_gone: count(ReceiverState::Gone),
+            receivers_waiting: count(ReceiverState::Waiting),
+            receivers_receiving: count(ReceiverState::Receiving),
+            receivers_on_tcp: receivers.iter().filter(|receiver| receiver.hears_nothing).count() as u32,
         }
     }
 
@@ -531,6 +620,12 @@ pub struct Sums {
     pub receivers_failed: u32,
     /// The number of receivers whose connection ended before they had what they wanted.
     pub receivers_gone: u32,
+    /// The number of receivers that are there and have nothing yet.
+    pub receivers_waiting: u32,
+    /// The number of receivers that are there and have a part of what they want.
+    pub receivers_receiving: u32,
+    /// The number of receivers, whatever their state, that hear no UDP packet and get everything over TCP.
+    pub receivers_on_tcp: u32,
 }
 
 /// The rate of `auto` and what limits it.
@@ -623,6 +718,8 @@ pub struct ReceiverProgress {
     pub requests: u64,
     #[serde(rename = "connected")]
     pub is_connected: bool,
+    /// Whether it has heard none of the session's UDP packets, and gets everything over its connection.
+    pub hears_nothing: bool,
     /// The group that it listens to; 0 is the first.
     #[serde(rename = "group_number")]
     pub group: u8,
@@ -640,6 +737,30 @@ pub struct ReceiverProgress {
     pub why: Option<Hindrance>,
     /// Time left at its recent rate. `None` when it is not known.
     pub seconds_left: Option<f64>,
+    /// Seconds from the start until it had ended with the last object. `None` while it has not ended with all.
+    pub ended_seconds: Option<f64>,
+    /// How the command went that a standing receiver runs when it has everything. `None` if it runs none, and before it has ended.
+    pub command: Option<CommandOutcome>,
+}
+
+/// How the command of a standing receiver went.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct CommandOutcome {
+    /// Its exit code. `None` if it was killed, could not be run, or if nothing was heard of it.
+    pub code: Option<i32>,
+    /// How long it ran, in seconds.
+    pub seconds: f64,
+    /// The first line that it printed, or why it has no exit code.
+    pub line: String,
+}
+
+impl CommandOutcome {
+    /// Whether the command was successful.
+    pub fn is_good(&self) -> bool {
+        self.code == Some(0)
+    }
 }
 
 /// The state of a receiver with respect to the objects known so far.
@@ -667,7 +788,7 @@ pub struct SendSummary {
     pub objects: u64,
     /// The first objects that the sender could not send to their end, with the reasons.
     pub withdrawn: Vec<(String, String)>,
-    /// The number of lines of the feed that did not name something that can be sent.
+    /// The number of entries of folders, and of lines of the feed, that could not be sent at all.
     pub not_sent: u64,
     /// The number of files of a feed's folder that were dropped because too many waited.
     pub dropped: u64,
@@ -675,19 +796,41 @@ pub struct SendSummary {
     pub expired: u64,
     /// The number of further receivers that left before they had everything. They are not listed one by one.
     pub others_failed: u64,
+    /// The number of receivers that the start waited for and that never came. Those of [`SendOptions::listed`] are listed among
+    /// the receivers.
+    pub never_came: u64,
+    /// The number of addresses whose receivers could not be admitted, because this process had no descriptor left.
+    pub turned_away: u64,
     /// Whether a signal ended the session.
     pub interrupted: bool,
     /// What is known of the receivers that were named to a carousel.
     pub named: Vec<NamedReceiver>,
+    /// Why a carousel ended. `None` in other sessions.
+    pub carousel_end: Option<CarouselEnd>,
 }
 
 impl SendSummary {
-    /// Whether every receiver has every object that it wanted. A line of the feed that names nothing is no object.
+    /// Whether every receiver has every object that it wanted, and no command of a standing receiver has failed. What could
+    /// not be sent at all is no object.
     pub fn is_complete(&self) -> bool {
-        let whole = |receiver: &ReceiverProgress| receiver.failed == 0;
+        let whole = |receiver: &ReceiverProgress| {
+            receiver.failed == 0 && receiver.command.as_ref().is_none_or(CommandOutcome::is_good)
+        };
         let all_told = self.withdrawn.is_empty() && self.others_failed == 0;
         let given_up = self.progress.local.map_or(0, |local| local.late_objects);
         !self.interrupted && all_told && given_up == 0 && self.progress.receivers.iter().all(whole)
+    }
+}
+
+impl SendSummary {
+    /// Whether everything that the session was to send is at every receiver that it was for: also what came of a feed before a
+    /// receiver did, and what could not be sent at all.
+    pub fn is_everywhere(&self) -> bool {
+        let is_all_sent = self.not_sent + self.dropped + self.expired == 0;
+        let has_missed_none = |receiver: &ReceiverProgress| receiver.objects_missed == 0;
+        let have_all_come =
+            self.never_came + self.turned_away == 0 && self.progress.receivers.iter().all(has_missed_none);
+        self.is_complete() && is_all_sent && have_all_come
     }
 }
 
@@ -719,6 +862,14 @@ pub enum SendError {
         /// Addresses of named receivers from which nobody has come.
         missing: Vec<IpAddr>,
     },
+    #[error("{joined} of {wanted} standing receivers came within {seconds} s: {unknown}")]
+    NotThere {
+        joined: u32,
+        wanted: u32,
+        seconds: u64,
+        /// The names that no receiver has, and those of the receivers that are there.
+        unknown: String,
+    },
     #[error("nobody has listened to group {group} for {seconds} s")]
     NoListener { group: IpAddr, seconds: u64 },
     #[error(transparent)]
@@ -743,7 +894,8 @@ impl SendError {
     /// What receivers are told, who cannot do anything about it.
     fn to_receivers(&self) -> String {
         match self {
-            Self::NoReceivers { joined, wanted, seconds, .. } => {
+            Self::NoReceivers { joined, wanted, seconds, .. }
+            | Self::NotThere { joined, wanted, seconds, .. } => {
                 format!("it waited for {wanted} receivers, and {joined} came within {seconds} s")
             }
             Self::Interrupted => "it was stopped".to_owned(),

@@ -66,6 +66,10 @@ pub enum OptionsError {
     PlainKeys,
     #[error("a session that waits for {} starts with at least 1 of them, and at most all", counted(*waits_for as usize, "receiver"))]
     AtLeast { waits_for: u32 },
+    #[error(
+        "a feed has no end by which receivers have everything, and receivers of carousels and local groups do not say what they have: give up none of them"
+    )]
+    GiveUp,
     #[error("a session with local groups has one rate, which follows the slowest group")]
     LocalRates,
     #[error("local groups mend losses without repair symbols")]
@@ -112,6 +116,11 @@ pub enum OptionsError {
         "blocks of {block_len} bytes do not do on interface {interface} (MTU {mtu}): they may have {least} to {fits}"
     )]
     Block { block_len: u16, interface: String, mtu: u32, least: u16, fits: u16 },
+    #[error(
+        "interface {interface} (MTU {mtu}) has room for blocks of {fits} bytes, and this session needs at least {least}: \
+         raise its MTU with `ip link set {interface} mtu 1500`, or name another interface"
+    )]
+    SmallMtu { interface: String, mtu: u32, least: u16, fits: u16 },
     #[error("interface {0} has no address that receivers could connect to")]
     NoControl(String),
     #[error("the session was begun at {0}, where its receivers look for it")]

@@ -1,14 +1,23 @@
 //! A receiver, as its sender knows it.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    net::SocketAddr,
+    time::Duration,
+};
 
+use treecast_host::tcp_info;
 use treecast_proto::{Instant, fanout::Way, object::ReceiverId};
-use treecast_wire::message::{Hello, Progress};
+use treecast_wire::{
+    header::{FileId, SessionId},
+    message::{GroupKey, Hello, Message, Progress},
+};
 
-use super::{ReceiverProgress, Standing, listed::Listed, roll::Absent, who::Who};
+use super::{CommandOutcome, ReceiverProgress, Standing, listed::Listed, roll::Absent, who::Who};
 use crate::{
-    connection::Connection,
+    connection::{Connection, canonical},
     hindrance::{Hindrance, Meter, Symptoms, bits, judge, time_for},
+    security::PublicKey,
     words,
 };
 
@@ -46,6 +55,10 @@ pub(super) struct Peer {
     pub was_there_at_start: bool,
     /// Whether this receiver has sent more than its Hello.
     pub has_spoken: bool,
+    /// Whether it runs a command when it has everything, and tells how that went.
+    pub reports: bool,
+    /// How that went. `None` as long as that is not known.
+    pub result: Option<CommandOutcome>,
     pub absence: Absence,
 }
 
@@ -62,6 +75,10 @@ pub(super) struct Link {
     /// half closed.
     pub lingers_until: Option<Instant>,
 }
+
+/// The bytes that are sent again to a receiver that has not heard one packet before it counts as one that hears none. A smaller
+/// session is judged by all of it.
+const UNHEARD_BYTES: u64 = 64 * 1024;
 
 /// What a receiver has ended with, and what it was sent again.
 #[derive(Debug, Default)]
@@ -81,6 +98,12 @@ pub(super) struct Tally {
     /// The number of requests for retransmissions.
     pub requests: u64,
     pub retransmitted_bytes: u64,
+    /// When the receiver ended with its last object so far. `None` before the first.
+    pub ended_at: Option<Instant>,
+    /// Whether it has ever reported a packet of its group, or a copy of one.
+    pub has_heard: bool,
+    /// Whether the user knows that it hears nothing.
+    pub is_told_deaf: bool,
 }
 
 /// Why a receiver is not there, and whether it is waited for.
@@ -92,6 +115,8 @@ pub(super) struct Absence {
     pub left_at: Option<Instant>,
     /// Whether the receiver has said that it ends.
     pub has_quit: bool,
+    /// Whether the receiver has not been here since this sender was started.
+    pub has_not_come: bool,
     /// Whether the session waits for this receiver to come again.
     pub awaited: Awaited,
     /// A receiver that came later and is taken for the same machine, as long as this one has not spoken since.
@@ -105,6 +130,9 @@ pub(super) enum Awaited {
     No,
     /// Its connection has broken: for a moment (`--linger`).
     Gone,
+    /// The session is for it, and no receiver of its name has ever been there: as for one whose connection has broken, and not before the
+    /// time is over in which the session waits for its start.
+    Unseen,
     /// An earlier sender of the session had it: as for one that is silent (`--stall-limit`), for it may notice late that
     /// that one is not there any more.
     Missing,
@@ -147,6 +175,8 @@ pub(super) struct Seen {
     pub silent: Duration,
     /// Whether everything that it asked for was sent.
     pub is_answered: bool,
+    /// When the session started.
+    pub started: Instant,
     /// The number of objects of the whole session.
     pub objects: u64,
     pub total_bytes: u64,
@@ -169,13 +199,38 @@ impl Peer {
         let address = connection.peer();
         let mut name = shown(listed.unwrap_or(hello.name()));
         if is_taken(&name) {
-            name = format!("{name} ({})", SocketAddr::new(plain(address.ip()), address.port()));
+            name = format!("{name} ({address})");
         }
-        let udp = (hello.udp_port != 0).then(|| SocketAddr::new(plain(address.ip()), hello.udp_port));
+        let udp = (hello.udp_port != 0).then(|| at_port(address, hello.udp_port));
         let who = Who::new(connection.peer_key(), hello);
         let way = udp.map(|_| Way::Unicast);
         let link = Link { connection: Some(connection), ..Link::default() };
-        Self { udp, link, way, ..Self::without_connection(who, name, address) }
+        let reports = hello.role.reports;
+        Self { udp, link, way, reports, ..Self::without_connection(who, name, address) }
+    }
+
+    /// Tells the receiver a key of the group, if it is there.
+    pub fn tell_key(&mut self, session: SessionId, key: GroupKey) {
+        if let Some(connection) = &mut self.link.connection {
+            connection.queue(&Message::GroupKey(key).to_packet(FileId::new(session, 0)));
+        }
+    }
+
+    /// The shortest round trip that the kernel has measured on the receiver's connection.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.link.connection.as_ref().and_then(tcp_info::shortest_round_trip)
+    }
+
+    /// The address for unicast blocks, if the receiver is there and listens for them.
+    pub fn listens_at(&self) -> Option<SocketAddr> {
+        self.link.connection.as_ref().and(self.udp)
+    }
+
+    /// Returns what the receiver is known again by in the rate's control: its key and its address.
+    pub fn identity(&self) -> u64 {
+        let mut identity = DefaultHasher::new();
+        (self.who.key.map(PublicKey::to_bytes), self.address.ip()).hash(&mut identity);
+        identity.finish()
     }
 
     /// Creates a receiver that an earlier sender of the session had, and that has not come yet.
@@ -183,15 +238,17 @@ impl Peer {
         let name = shown(listed.unwrap_or(&absent.who.name));
         let left = Some("it has not come back to the sender that was started again".to_owned());
         let left_at = Some(Instant::ZERO);
-        let absence = Absence { left, left_at, awaited: Awaited::Missing, ..Absence::default() };
+        let awaited = Awaited::Missing;
+        let absence = Absence { left, left_at, awaited, has_not_come: true, ..Absence::default() };
         Self { absence, ..Self::without_connection(absent.who, name, absent.address) }
     }
 
     /// Creates a receiver that the session is for, and that has not come yet.
-    pub fn listed(listed: &Listed, address: SocketAddr) -> Self {
+    pub fn listed(listed: &Listed, address: SocketAddr, was_seen: bool) -> Self {
         let who = Who::expected(listed.key, &listed.name);
         let left = Some("it has not come".to_owned());
-        let absence = Absence { left, awaited: Awaited::Listed, ..Absence::default() };
+        let awaited = if was_seen { Awaited::Listed } else { Awaited::Unseen };
+        let absence = Absence { left, awaited, has_not_come: true, ..Absence::default() };
         Self { absence, ..Self::without_connection(who, shown(&listed.name), address) }
     }
 
@@ -199,7 +256,7 @@ impl Peer {
         Self {
             who,
             name,
-            address,
+            address: canonical(address),
             udp: None,
             link: Link::default(),
             progress: Progress::default(),
@@ -211,19 +268,22 @@ impl Peer {
             meter: Meter::default(),
             was_there_at_start: false,
             has_spoken: false,
+            reports: false,
+            result: None,
             absence: Absence::default(),
         }
     }
 
-    /// Notes a report, in a session of this many bytes. Impossible values are limited to possible ones, because
-    /// the receiver may lie.
     /// Bytes of objects that it has said to have, or does not want.
     pub fn had_bytes(&self) -> u64 {
         let received = self.progress.received_bytes.max(self.tally.complete_bytes);
         received.saturating_add(self.tally.forgone_bytes)
     }
 
+    /// Notes a report, in a session of this many bytes. Impossible values are limited to possible ones, because
+    /// the receiver may lie.
     pub fn note_progress(&mut self, progress: Progress, total_bytes: u64) {
+        self.tally.has_heard |= progress.position > 0;
         self.progress = Progress {
             position: progress.position,
             received_bytes: progress.received_bytes.min(total_bytes),
@@ -266,12 +326,24 @@ impl Peer {
             (false, _) => format!("{} more", counted(lacking)),
         };
         let why = match &self.absence.left {
+            Some(reason) if self.absence.has_not_come => reason.clone(),
             Some(reason) => format!("the receiver left: {reason}"),
             None if interrupted => "interrupted".to_owned(),
             None => "the receiver joined after that was sent".to_owned(),
         };
         self.tally.failed += lacking;
         self.tally.failures.push((what, why));
+    }
+
+    /// Whether the receiver has everything, and has not told how its command went.
+    pub fn owes_result(&self, objects: u64) -> bool {
+        self.reports && self.result.is_none() && self.standing(objects) == Standing::Done
+    }
+
+    /// The receiver has everything from an earlier sender of the session.
+    pub fn has_all(&mut self, objects: u64, total_bytes: u64) {
+        (self.tally.objects_complete, self.tally.complete_bytes) = (objects, total_bytes);
+        self.absence = Absence::default();
     }
 
     /// Whether the receiver has ended with as many objects as have been sent, one way or another.
@@ -319,14 +391,18 @@ impl Peer {
         let rates = self.meter.rates(now, counters);
         let standing = self.standing(seen.objects);
         let has_ended = matches!(standing, Standing::Done | Standing::Failed);
+        let ended_at = self.tally.ended_at.filter(|_| has_ended);
         let ended_bytes = received_bytes + self.tally.forgone_bytes;
         let wanted_bytes = seen.total_bytes.saturating_sub(self.tally.forgone_bytes);
         let lacking = if has_ended { 0 } else { wanted_bytes.saturating_sub(received_bytes) };
+        // What was sent again before it came was not lost.
+        let again = self.tally.retransmitted_bytes.saturating_sub(missed);
+        let hears_nothing = !self.tally.has_heard && again >= wanted_bytes.clamp(1, UNHEARD_BYTES);
         let is_behind = !has_ended && (lacking == 0 || ended_bytes < seen.sent_bytes);
         ReceiverProgress {
             name: self.name.clone(),
             key: self.who.key,
-            address: SocketAddr::new(plain(self.address.ip()), self.address.port()).to_string(),
+            address: self.address_in_words(),
             received_bytes,
             wanted_bytes,
             run_bytes,
@@ -339,6 +415,7 @@ impl Peer {
             failures: Vec::new(),
             failed: self.tally.failed,
             requests: self.tally.requests,
+            hears_nothing,
             is_connected: self.link.connection.is_some(),
             group: self.group,
             way: self.way,
@@ -350,19 +427,33 @@ impl Peer {
                 Standing::Gone if !self.absence.has_quit => Some(Hindrance::Gone),
                 _ if is_behind && self.link.connection.is_some() => {
                     let catches_up = self.tally.retransmitted_bytes < missed;
-                    Some(self.judge(seen, lacking, catches_up, rates))
+                    Some(self.judge(seen, lacking, (catches_up, hears_nothing), rates))
                 }
                 _ => None,
             },
             seconds_left: time_for(lacking, rates.map(|[received, ..]| received)),
+            ended_seconds: ended_at.map(|at| at.saturating_duration_since(seen.started).as_secs_f64()),
+            command: self.result.clone(),
         }
     }
 
-    fn judge(&self, seen: Seen, lacking: u64, catches_up: bool, rates: Option<[f64; 4]>) -> Hindrance {
+    /// The receiver's address. Empty where nobody knows it yet.
+    fn address_in_words(&self) -> String {
+        if self.address.ip().is_unspecified() { String::new() } else { self.address.to_string() }
+    }
+
+    fn judge(
+        &self,
+        seen: Seen,
+        lacking: u64,
+        (catches_up, hears_nothing): (bool, bool),
+        rates: Option<[f64; 4]>,
+    ) -> Hindrance {
         let [received, again, dropped, disk_wait_ms] = rates.unwrap_or_default();
         judge(&Symptoms {
             silent: seen.silent,
             has_all: lacking == 0,
+            hears_nothing,
             waits_for_connection: self.link.waits_for_room && !seen.is_answered,
             catches_up,
             received_bytes_a_second: received,
@@ -386,9 +477,10 @@ fn counted(objects: u64) -> String {
     words::counted(objects as usize, "file")
 }
 
-/// An IPv4 address that a socket for both families tells as IPv6, as what it is.
-fn plain(address: std::net::IpAddr) -> std::net::IpAddr {
-    address.to_canonical()
+/// Another port of the same host. The scope of a link-local address stays.
+fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
 }
 
 #[cfg(test)]
@@ -425,6 +517,11 @@ mod tests {
         let mut gone = with(Tally { objects_complete: 4, ..Tally::default() });
         gone.absence.left = Some("it closed".to_owned());
         assert_eq!(settled(gone, true), [row("1 of 5 files", "the receiver left: it closed")]);
+        let listed = Listed { key: None, name: "lab3".into() };
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut expected = Peer::listed(&listed, nowhere, true);
+        assert_eq!(expected.report(Instant::ZERO, seen(0, false)).address, "");
+        assert_eq!(settled(expected, false), [row("5 of 5 files", "it has not come")]);
         let mut failed = with(Tally { objects_complete: 3, ..Tally::default() });
         failed.fail(&mut 0, "a".into(), 7, "it was lost".into());
         assert_eq!(settled(failed, false), [row("a", "it was lost"), row("1 file more", late)]);
@@ -455,7 +552,16 @@ mod tests {
 
     fn seen(run_bytes: u64, goes_on: bool) -> Seen {
         let silent = Duration::ZERO;
-        Seen { silent, is_answered: true, objects: 0, total_bytes: 1000, sent_bytes: 0, run_bytes, goes_on }
+        Seen {
+            silent,
+            is_answered: true,
+            started: Instant::ZERO,
+            objects: 0,
+            total_bytes: 1000,
+            sent_bytes: 0,
+            run_bytes,
+            goes_on,
+        }
     }
 
     #[test]

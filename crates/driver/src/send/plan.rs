@@ -7,7 +7,11 @@ use std::{
     time::Duration,
 };
 
-use treecast_host::{interface::Interface, stop::Stop};
+use treecast_host::{
+    clock::since_1970,
+    interface::{Choice, Interface},
+    stop::Stop,
+};
 use treecast_proto::{
     fec::{Layout, Share},
     group_rate::MOST_SLOWER,
@@ -23,17 +27,17 @@ use treecast_wire::{
 
 use super::{
     FeedSource, LocalOptions, MIN_BLOCK_LEN, OptionsError, Rate, Repair, SendError, SendOptions,
-    SendSecurity, roll::Roll, session_file,
+    SendSecurity, SendSummary, roll::Roll, session_file,
 };
 use crate::{
     clock,
     fanout::{Kind, Lists},
-    files::{Found, NamedSource, SourceError, find_sources_until},
+    files::{NamedSource, SourceError, Unsendable, find_sources_until},
     local::{GroupsFile, MIN_LOCAL_BLOCK_LEN},
     pacer,
-    remedies::OTHER_INTERFACE,
+    remedies::{self, OTHER_INTERFACE},
     seal::Secret,
-    security::{self, Identity},
+    security::{self, AllowList, Identity},
     udp::GroupAddress,
 };
 
@@ -56,6 +60,8 @@ pub struct Plan {
     pub expires: Option<NonZeroU64>,
     /// The control addresses that the continued session has given to its receivers. Empty for a new session.
     pub control: Vec<SocketAddr>,
+    /// Interfaces by which receivers may come as well, because no route says where they are.
+    pub other_interfaces: Vec<Interface>,
     /// What packets with address lists are sent with; none where there are none.
     pub(crate) lists: Option<Lists>,
     /// The progress of an earlier sender with each object, by the object's number.
@@ -64,6 +70,10 @@ pub struct Plan {
     pub(super) roll: Roll,
     /// Whether the session continues an earlier one, which may have another sender now.
     pub goes_on: bool,
+    /// When the session began, in milliseconds since 1970. 0: its file does not say so.
+    pub begun_ms: u64,
+    /// Entries of folders that cannot be sent.
+    pub left_out: Unsendable,
     /// Warnings for the user, one line each.
     pub warnings: Vec<String>,
 }
@@ -77,8 +87,11 @@ impl Plan {
         let kept = options.session_file.as_deref().map(session_file::read).transpose()?.flatten();
         kept.as_ref().map_or(Ok(()), |kept| kept.check_options(options))?;
         let options = &filled(options, kept.as_ref());
-        let Found { mut sources, skipped } = find_sources_until(&options.paths, &|| stop.is_requested())?;
-        let interface = interface(options)?;
+        let mut found = find_sources_until(&options.paths, &options.selection, &|| stop.is_requested())?;
+        let mut sources = std::mem::take(&mut found.sources);
+        let choice = interface(options)?;
+        let by_chance = remedies::by_chance(&choice, "the receivers");
+        let Choice { interface, others } = choice;
         check_feed(options)?;
         check_rates(options)?;
         check_carousel(options, &sources)?;
@@ -87,7 +100,8 @@ impl Plan {
         interface.check_family(ip)?;
         check_source(options, &interface, ip)?;
         let (lists, lacks_lists) = lists(options, &interface)?;
-        let warnings = [skipped.warning(), only_this_host(options, &interface), lacks_lists];
+        let chosen = [only_this_host(options, &interface), by_chance, without_carrier(&interface)];
+        let warnings = [lacks_lists].into_iter().chain(chosen);
         let random_port = 20_000 + u16::from_be_bytes(security::random()?) % 10_000;
         let port = options.port.unwrap_or(random_port);
         let group = GroupAddress { group: SocketAddr::new(ip, port), source: options.source, interface };
@@ -113,11 +127,14 @@ impl Plan {
             secret,
             expires,
             control: Vec::new(),
+            other_interfaces: others,
             lists,
             before: BTreeMap::new(),
             roll: Roll::default(),
             goes_on: kept.is_some(),
-            warnings: warnings.into_iter().flatten().collect(),
+            begun_ms: since_1970().as_millis() as u64,
+            warnings: warnings.flatten().chain(found.warnings()).collect(),
+            left_out: found.unsendable,
         };
         if let Some(kept) = kept {
             plan.go_on(kept)?;
@@ -143,6 +160,7 @@ impl Plan {
         kept.check_sources(&self.sources)?;
         self.warnings.extend(kept.other_rates(&self.several_rates()));
         self.control = kept.ticket.control;
+        self.begun_ms = kept.begun_ms;
         self.before = kept.marks;
         self.roll = kept.roll;
         Ok(())
@@ -164,7 +182,7 @@ impl Plan {
         session_file::create(
             path,
             &ticket,
-            (has_allow_list, &self.several_rates(), self.options.compression),
+            (has_allow_list, &self.several_rates(), self.options.compression, self.begun_ms),
             identity,
             &self.sources,
         )
@@ -185,8 +203,28 @@ impl Plan {
         first.into_iter().chain(slower.iter().copied()).collect()
     }
 
+    /// The receivers that may come by their keys. `None`: all may.
+    pub(super) fn allow_list(&self) -> Option<&AllowList> {
+        self.options.security.as_ref().and_then(|security| security.allow.as_ref())
+    }
+
+    /// Whether the files of a folder are sent, which have no end.
+    pub(super) fn is_of_folder(&self) -> bool {
+        matches!(self.options.feed, Some(FeedSource::Folder(_)))
+    }
+
+    /// Whether the session sends a feed that somebody may stop, as one stops a service.
+    pub(super) fn is_service(&self) -> bool {
+        !matches!(self.options.feed, None | Some(FeedSource::Stream { .. } | FeedSource::Queue(_)))
+    }
+
+    /// How long the start is still held back, by the host's clock.
+    pub(super) fn held_back(&self) -> Option<Duration> {
+        self.options.start_at?.checked_sub(since_1970()).filter(|left| !left.is_zero())
+    }
+
     fn has_allow_list(&self) -> bool {
-        matches!(&self.options.security, Some(SendSecurity { allow: Some(_), .. }))
+        self.allow_list().is_some()
     }
 
     /// The ticket, for a sender that takes control connections at `control`.
@@ -257,6 +295,12 @@ impl Plan {
     /// Size of all objects, in bytes, without indexes.
     pub fn total_bytes(&self) -> u64 {
         self.objects().map(|source| source.source.size()).sum()
+    }
+
+    /// The summary of a session that has not begun.
+    pub(super) fn summary(&self) -> SendSummary {
+        let (objects, not_sent) = (self.object_count(), self.left_out.count());
+        SendSummary { objects, not_sent, ..SendSummary::default() }
     }
 
     /// The number of objects, without indexes.
@@ -456,11 +500,28 @@ fn check_fec(options: &SendOptions, sources: &[NamedSource], block_len: u16) -> 
     }
 }
 
-fn interface(options: &SendOptions) -> Result<Interface, SendError> {
-    match &options.interface {
-        Some(name) => Ok(Interface::named(name)?),
-        None => Ok(Interface::by_route(options.group)?),
-    }
+/// The interface that the user names, or the one that an address for control connections belongs to, or the one of the route.
+fn interface(options: &SendOptions) -> Result<Choice, SendError> {
+    let scope = match options.control {
+        Some(SocketAddr::V6(control)) => control.scope_id(),
+        _ => 0,
+    };
+    let interface = match &options.interface {
+        Some(name) => Interface::named(name)?,
+        None if scope != 0 => Interface::numbered(scope)?,
+        None => return Ok(Choice::towards(options.group)?),
+    };
+    Ok(Choice { interface, others: Vec::new() })
+}
+
+/// The line for an interface whose link does not work.
+fn without_carrier(interface: &Interface) -> Option<String> {
+    (!interface.is_running).then(|| {
+        format!(
+            "interface {0} has no carrier, so no other host hears what it sends: connect what belongs at its other end, {OTHER_INTERFACE}",
+            interface.name
+        )
+    })
 }
 
 /// What MEADcast or Xcast is sent with. Who has asked for nothing else is told what lacks; `auto` does without, and says so.
@@ -506,7 +567,11 @@ fn group(options: &SendOptions, interface: &Interface, bytes: [u8; 16]) -> Resul
     let is_ipv4 = match options.source {
         Some(source) => source.is_ipv4(),
         // Linux routes no IPv6 multicast to the loopback interface.
-        None => interface.is_loopback || !addresses.iter().any(IpAddr::is_ipv6),
+        None => {
+            interface.is_loopback
+                || !addresses.iter().any(IpAddr::is_ipv6)
+                || come_by_ipv4(options, &addresses)
+        }
     };
     Ok(match (is_ipv4, options.source.is_some()) {
         (true, false) => Ipv4Addr::new(239, 255, bytes[0], bytes[1]).into(),
@@ -521,6 +586,14 @@ fn group(options: &SendOptions, interface: &Interface, bytes: [u8; 16]) -> Resul
             Ipv6Addr::from(0xff35_u128 << 112 | low).into()
         }
     })
+}
+
+/// Whether all receivers are known to come by IPv4, as far as that is known before they come: by the addresses that the user has
+/// listed, or by the one address where they can connect.
+fn come_by_ipv4(options: &SendOptions, own: &[IpAddr]) -> bool {
+    let are_listed = !options.receivers.is_empty() && options.receivers.iter().all(IpAddr::is_ipv4);
+    own.iter().any(IpAddr::is_ipv4)
+        && (are_listed || options.control.is_some_and(|control| control.is_ipv4()))
 }
 
 fn check_source(options: &SendOptions, interface: &Interface, group: IpAddr) -> Result<(), OptionsError> {
@@ -550,6 +623,10 @@ fn block_len(
     let fits = room.saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64) as u16;
     let block_len = options.block_len.unwrap_or(fits);
     let least = options.repair.local().map_or(MIN_BLOCK_LEN, |_| MIN_LOCAL_BLOCK_LEN);
+    if fits < least {
+        let (interface, mtu) = (group.interface.name.clone(), group.interface.mtu);
+        return Err(OptionsError::SmallMtu { interface, mtu, least, fits });
+    }
     if !(least..=fits).contains(&block_len) {
         let (interface, mtu) = (group.interface.name.clone(), group.interface.mtu);
         return Err(OptionsError::Block { block_len, interface, mtu, least, fits });
@@ -606,6 +683,30 @@ mod tests {
         assert!(line.starts_with("only receivers on this host") && line.ends_with(OTHER_INTERFACE), "{line}");
         let other = Interface { is_loopback: false, ..lo };
         assert_eq!(only_this_host(&SendOptions { interface: None, ..options() }, &other), None);
+    }
+
+    /// An MTU of 576 has room for less than the shortest block, whatever the user asks for.
+    #[test]
+    fn the_lengths_that_a_block_may_have_are_a_range_at_every_mtu() {
+        let lo = Interface::named("lo").unwrap();
+        let refused = |mtu, group: &str, block_len| {
+            let interface = Interface { mtu, ..lo.clone() };
+            let group = GroupAddress { group: group.parse().unwrap(), source: None, interface };
+            super::block_len(&SendOptions { block_len, ..options() }, &group, None).unwrap_err()
+        };
+        for (mtu, group, fits) in
+            [(576, "239.255.1.1:7", 484), (576, "[ff15::1]:7", 464), (68, "[ff15::1]:7", 0)]
+        {
+            for block_len in [None, Some(400), Some(1_400)] {
+                let line = refused(mtu, group, block_len).to_string();
+                let told = format!(
+                    "(MTU {mtu}) has room for blocks of {fits} bytes, and this session needs at least 580"
+                );
+                assert!(line.contains(&told), "{line}");
+            }
+        }
+        let line = refused(676, "239.255.1.1:7", Some(1_400)).to_string();
+        assert!(line.contains("blocks of 1400 bytes") && line.contains("they may have 580 to 584"), "{line}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! ticket treecast2....                            the ticket, which is printed again
 //! rates BITS_A_SECOND,...                         of a session with several: those that it began with
 //! compressed LEVEL                                of a session that compresses its objects
+//! since MILLISECONDS                              when the session began, since 1970
 //! object KIND MODE SIZE SECONDS.NANOSECONDS NAME  what is sent, in the order of its numbers
 //! begun                                           the lines before are all there
 //! -----BEGIN PRIVATE KEY----- ...                 unless the session has a key of its own (--key)
@@ -30,13 +31,15 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     net::SocketAddr,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
+use treecast_host::folder::status_at;
 use treecast_proto::fec::Share;
 use treecast_wire::{
-    message::{BeginOfFile, FEED_STEP},
+    message::{BeginOfFile, FEED_STEP, ObjectKind},
     ticket::Ticket,
 };
 use zeroize::Zeroizing;
@@ -62,10 +65,19 @@ const RATES: &str = "rates ";
 /// What a line of compression begins with.
 const COMPRESSED: &str = "compressed ";
 
+/// What the line of the session's begin begins with.
+const SINCE: &str = "since ";
+
 /// Behind it comes the key.
 const BEGUN: &str = "\nbegun\n";
 
 const KEY_END: &str = "-----END PRIVATE KEY-----\n";
+
+/// Size, in bytes, below which objects are small. Their marks are written together, because thousands may leave in a second.
+const SMALL: u64 = 64 * 1024;
+
+/// Upper bound, in bytes, of marks of objects that are not yet written to the file.
+const MOST_UNWRITTEN: usize = 16 * 1024;
 
 /// A step is an object's size divided by this, or one run of blocks.
 const STEPS: u64 = 1024;
@@ -82,8 +94,8 @@ pub enum SessionFileError {
     Write { path: PathBuf, source: io::Error },
     #[error("another sender has just begun a session with {}", path.display())]
     Taken { path: PathBuf },
-    #[error("others than its owner may read the session file {} (mode {mode:04o}), which holds a key: remove it and begin anew, or `chmod 600` it if nobody has", path.display())]
-    Exposed { path: PathBuf, mode: u32 },
+    #[error("the session file {} holds a key, and {why}: remove it and begin anew, or make it yours with `chown` and `chmod 600` if nobody has read it", path.display())]
+    Exposed { path: PathBuf, why: String },
     #[error("{} is no session file, or is cut short ({why})", path.display())]
     Foreign { path: PathBuf, why: &'static str },
     #[error("the session in {} began {how}", path.display())]
@@ -109,6 +121,8 @@ pub(super) struct Kept {
     rates: Option<String>,
     /// The level of compression. `None` if objects are sent as they are.
     compression: Option<i32>,
+    /// When the session began, in milliseconds since 1970. 0 in a file of an older version, which does not say so.
+    pub begun_ms: u64,
     /// The key in the file. `None` in a plain session, or one with a key of its own.
     pub identity: Option<Identity>,
     /// As [`object_line`] has them.
@@ -126,6 +140,34 @@ pub struct Mark {
     pub hash: Option<[u8; 32]>,
 }
 
+/// The session of a session file.
+#[derive(Debug)]
+pub struct KeptSession {
+    pub ticket: Ticket,
+    /// The names of its objects, without indexes.
+    pub names: Vec<String>,
+}
+
+/// Reads which session a file is of. `None` if it is not there.
+///
+/// # Errors
+/// When others may read it, or it is no such file.
+pub fn kept_session(path: &Path) -> Result<Option<KeptSession>, SessionFileError> {
+    let index = (ObjectKind::Index as u8).to_string();
+    let name =
+        |line: &String| (line.split(' ').next() != Some(index.as_str())).then(|| name_of(line).to_owned());
+    let kept = read(path)?;
+    Ok(kept.map(|kept| KeptSession {
+        ticket: kept.ticket,
+        names: kept.objects.iter().filter_map(name).collect(),
+    }))
+}
+
+/// The name in a line of an object.
+fn name_of(line: &str) -> &str {
+    line.splitn(5, ' ').nth(4).unwrap_or_default()
+}
+
 /// Reads the file; none when it is not there.
 ///
 /// # Errors
@@ -135,7 +177,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Kept>, SessionFileError> {
     match owner_file::read(path, MAX_LEN) {
         Err(Unusable::System(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(Unusable::System(source)) => Err(SessionFileError::Read { path: path.to_owned(), source }),
-        Err(Unusable::Exposed(mode)) => Err(SessionFileError::Exposed { path: path.to_owned(), mode }),
+        Err(Unusable::Exposed(why)) => Err(SessionFileError::Exposed { path: path.to_owned(), why }),
         Err(Unusable::Foreign(why)) => Err(foreign(why)),
         Ok(text) => parse(path, &text).map(Some).map_err(foreign),
     }
@@ -158,6 +200,8 @@ fn parse(path: &Path, text: &str) -> Result<Kept, &'static str> {
     let rates = lines.next_if(|line| line.starts_with(RATES)).map(|line| line[RATES.len()..].to_owned());
     let compression = lines.next_if(|line| line.starts_with(COMPRESSED));
     let compression = compression.and_then(|line| line[COMPRESSED.len()..].parse().ok());
+    let since = lines.next_if(|line| line.starts_with(SINCE));
+    let begun_ms = since.and_then(|line| line[SINCE.len()..].parse().ok()).unwrap_or(0);
     let objects = lines.map(|line| line.strip_prefix("object ").map(str::to_owned)).collect::<Option<_>>();
     let identity = (!key.is_empty()).then(|| Identity::from_pem(key)).transpose();
     Ok(Kept {
@@ -166,6 +210,7 @@ fn parse(path: &Path, text: &str) -> Result<Kept, &'static str> {
         has_allow_list,
         rates,
         compression,
+        begun_ms,
         identity: identity.map_err(|_| "its key cannot be read")?,
         objects: objects.ok_or("a line is no object")?,
         marks: parse_marks(marks),
@@ -195,6 +240,8 @@ fn parse_marks(text: &str) -> BTreeMap<u32, Mark> {
 #[derive(Debug)]
 pub(super) struct Marks {
     file: File,
+    /// Marks of objects that are not written yet. What they tell is sent again should the sender be killed.
+    unwritten: String,
     left: u64,
     /// What was noted last of each object that is under way.
     noted: BTreeMap<u32, u64>,
@@ -211,11 +258,17 @@ impl Marks {
     /// If the file cannot be written.
     pub fn open(path: &Path, roll: Roll, free: Option<u32>) -> Result<Self, SessionFileError> {
         let failed = |source| SessionFileError::Write { path: path.to_owned(), source };
-        let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let mut file = OpenOptions::new().append(true).custom_flags(flags).open(path).map_err(failed)?;
+        // It has been read, and others may have put something else in its place since.
+        if !status_at(&file, c"").map_err(failed)?.is_own_file(0o077) {
+            return Err(failed(io::Error::other("it is another user's, or has another name too")));
+        }
         // Ends a line that was cut short.
         file.write_all(b"\n").map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
-        Ok(Self { file, left: MAX_LEN.saturating_sub(len), noted: BTreeMap::new(), free, roll })
+        let left = MAX_LEN.saturating_sub(len);
+        Ok(Self { file, unwritten: String::new(), left, noted: BTreeMap::new(), free, roll })
     }
 
     /// Notes that a feed's object has this number, before anything of it is sent. If a restarted sender used the number again, also after
@@ -243,12 +296,30 @@ impl Marks {
         if end == size {
             self.noted.remove(&index);
         }
-        self.add(&format!("sent {index} {end}\n"));
+        let line = format!("sent {index} {end}\n");
+        match size < SMALL {
+            true => self.add_soon(&line),
+            // A killed sender sends again what it has not noted.
+            false => _ = self.add(&line),
+        }
     }
 
     pub fn hashed(&mut self, index: u32, hash: &[u8; 32]) {
         if self.free.is_none() {
-            self.add(&format!("hash {index} {}\n", blake3::Hash::from_bytes(*hash).to_hex()));
+            self.add_soon(&format!("hash {index} {}\n", blake3::Hash::from_bytes(*hash).to_hex()));
+        }
+    }
+
+    /// Writes the marks that wait.
+    pub fn write(&mut self) {
+        self.add("");
+    }
+
+    /// Adds a line with others, or at the next [`Marks::write`]: thousands of small objects in a second would cost as many writes.
+    fn add_soon(&mut self, line: &str) {
+        self.unwritten.push_str(line);
+        if self.unwritten.len() >= MOST_UNWRITTEN {
+            self.write();
         }
     }
 
@@ -264,13 +335,20 @@ impl Marks {
         self.roll.ended(who).into_iter().for_each(|line| _ = self.add(&line));
     }
 
-    /// Adds a line. Returns whether that was possible. What cannot be noted of an object's progress is sent again should the sender be
-    /// killed, and that is all.
+    /// Adds a line behind those that wait. Returns whether that was possible. What cannot be noted of an object's progress is sent
+    /// again should the sender be killed, and that is all.
     fn add(&mut self, line: &str) -> bool {
-        let left = self.left.checked_sub(line.len() as u64);
-        let left = left.filter(|_| self.file.write_all(line.as_bytes()).is_ok());
+        let text = std::mem::take(&mut self.unwritten) + line;
+        let left = self.left.checked_sub(text.len() as u64);
+        let left = left.filter(|_| self.file.write_all(text.as_bytes()).is_ok());
         self.left = left.unwrap_or(self.left);
         left.is_some()
+    }
+}
+
+impl Drop for Marks {
+    fn drop(&mut self) {
+        self.write();
     }
 }
 
@@ -365,7 +443,6 @@ impl Kept {
     /// # Errors
     /// Which one is another, or has changed.
     pub fn check_sources(&self, sources: &[NamedSource]) -> Result<(), crate::send::SendError> {
-        let name_of = |line: &str| line.splitn(5, ' ').nth(4).unwrap_or_default().to_owned();
         let other = |which: String| SessionFileError::Objects { path: self.path.clone(), which };
         for (at, named) in sources.iter().enumerate() {
             let line = object_line(&named.begin()?);
@@ -397,7 +474,7 @@ fn listed(rates: &[u64]) -> String {
 pub(super) fn create(
     path: &Path,
     ticket: &Ticket,
-    (has_allow_list, rates, compression): (bool, &[u64], Option<i32>),
+    (has_allow_list, rates, compression, begun_ms): (bool, &[u64], Option<i32>, u64),
     identity: Option<&Identity>,
     sources: &[NamedSource],
 ) -> Result<(), crate::send::SendError> {
@@ -411,6 +488,7 @@ pub(super) fn create(
     if let Some(level) = compression {
         text.push_str(&format!("\n{COMPRESSED}{level}"));
     }
+    text.push_str(&format!("\n{SINCE}{begun_ms}"));
     for named in sources {
         text.push_str(&format!("\nobject {}", object_line(&named.begin()?)));
     }
@@ -565,11 +643,16 @@ mod tests {
             assert!(line.contains("no session file") && !line.contains('\n'), "{end}: {line}");
         }
         assert!(matches!(read(Path::new("/dev/null")), Err(SessionFileError::Foreign { .. })));
-        let missing =
-            create(Path::new("/no/such/folder/session"), &text_ticket(&text), (false, &[], None), None, &[]);
+        let missing = create(
+            Path::new("/no/such/folder/session"),
+            &text_ticket(&text),
+            (false, &[], None, 0),
+            None,
+            &[],
+        );
         assert!(matches!(missing, Err(SendError::SessionFile(SessionFileError::Write { .. }))));
         let taken = find_sources(&[folder.join("a")]).unwrap().sources;
-        let taken = create(&session, &text_ticket(&text), (false, &[], None), None, &taken);
+        let taken = create(&session, &text_ticket(&text), (false, &[], None, 0), None, &taken);
         assert!(matches!(taken, Err(SendError::SessionFile(SessionFileError::Taken { .. }))));
     }
 
@@ -584,6 +667,7 @@ mod tests {
         let mut marks = Marks::open(&session, Roll::default(), None).unwrap();
         (1..=100).for_each(|step| marks.sent(1, step, 100));
         marks.hashed(1, &[7; 32]);
+        marks.write();
         marks.file.write_all(b"sent 0 99").unwrap();
         let before = plan(&folder, &["a", "b"], |_| {}).unwrap().before;
         assert_eq!(before[&0], Mark { sent: 1000, hash: None });

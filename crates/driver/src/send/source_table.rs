@@ -9,7 +9,7 @@ use treecast_wire::{header::FileId, message::ChunkHashes};
 
 use crate::{
     chunk_tree::{ChunkHasher, ChunkTree},
-    files::{NamedSource, Source, SourceError},
+    files::{Change, NamedSource, Source, SourceError},
 };
 use treecast_host::file_limit;
 
@@ -192,7 +192,8 @@ impl Object {
         let source = &self.named.source;
         let (size, path) = (source.size(), source.path());
         let bytes = source.bytes().filter(|bytes| bytes.len() as u64 == size);
-        let bytes = bytes.ok_or_else(|| SourceError::Shrunk { path: path.to_owned() })?;
+        let bytes =
+            bytes.ok_or_else(|| SourceError::Changed { path: path.to_owned(), how: Change::Shorter })?;
         if range.contains(&self.hashed) {
             let end = (self.hashed + READ_AHEAD_LEN as u64).min(size).max(range.end);
             let hasher = self.hasher.get_or_insert_with(|| Box::new(ChunkHasher::new(size)));

@@ -11,7 +11,8 @@ use crate::security::PublicKey;
 pub(super) struct Who {
     /// The key that it has proved to have; none in a plain session.
     pub key: Option<PublicKey>,
-    member: [u8; MEMBER_LEN],
+    /// The number of a receiver of a plain session, and zeros in a secure one.
+    pub member: [u8; MEMBER_LEN],
     /// The name that the receiver gives itself.
     pub name: String,
 }

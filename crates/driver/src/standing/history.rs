@@ -12,6 +12,7 @@ use std::{
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,7 @@ use treecast_host::{
 use treecast_proto::{announced::SessionKey, standing::MAX_FINISHED};
 use treecast_wire::{announcement::Announcement, header::SessionId};
 
+use super::command_end::CommandEnd;
 use crate::security::PublicKey;
 
 /// The length at which the file is renamed, in bytes.
@@ -62,6 +64,8 @@ pub enum Happened {
     CommandRun,
     /// The program of a rule has failed.
     CommandFailed,
+    /// A session of a trusted sender is for others.
+    NotMeant,
     /// Something keeps the service from its work.
     Warning,
     /// A session was received, by an entry that is in the history no more. Only this module sees it.
@@ -81,6 +85,7 @@ impl Happened {
             Self::GivenUp => "given up",
             Self::CommandRun => "command run",
             Self::CommandFailed => "command failed",
+            Self::NotMeant => "not meant",
             Self::Warning => "warning",
             Self::Finished => "finished",
         }
@@ -113,6 +118,20 @@ pub struct Entry {
     pub files: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// When the session began by its sender's clock, in milliseconds since 1970. `None` if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<u64>,
+    /// The mark of the rule that took the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// The exit code of a program, and how many seconds it ran. `None` for the code if it was killed or could not be run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// The first line that a program has printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
     /// Whether a program is to run now.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub owes_command: bool,
@@ -134,6 +153,11 @@ impl Entry {
             into: None,
             files: None,
             bytes: None,
+            begun: None,
+            rule: None,
+            code: None,
+            seconds: None,
+            line: None,
             owes_command: false,
             text: None,
         }
@@ -145,6 +169,7 @@ impl Entry {
             session: Some(format!("{:08x}", announcement.ticket().session.0)),
             name: Some(announcement.name().to_owned()),
             sender: PublicKey::from_bytes(announcement.key()).ok().map(|key| key.to_string()),
+            begun: Some(announcement.begun).filter(|begun| *begun > 0),
             ..Self::new(event)
         }
     }
@@ -155,11 +180,23 @@ impl Entry {
         self
     }
 
-    fn is_received(&self) -> bool {
+    /// Whether a session is complete by this entry.
+    pub(super) fn is_received(&self) -> bool {
         matches!(self.event, Happened::Received | Happened::Finished)
     }
 
-    fn key(&self) -> Option<SessionKey> {
+    /// How the program went that this entry is about.
+    pub(super) fn command_end(&self) -> CommandEnd {
+        CommandEnd {
+            // An older version kept no code.
+            code: self.code.or((self.event == Happened::CommandRun).then_some(0)),
+            time: Duration::try_from_secs_f64(self.seconds.unwrap_or(0.0)).unwrap_or_default(),
+            line: self.line.clone().unwrap_or_default(),
+            why: self.text.clone().filter(|_| self.event == Happened::CommandFailed),
+        }
+    }
+
+    pub(super) fn key(&self) -> Option<SessionKey> {
         let key: PublicKey = self.sender.as_ref()?.parse().ok()?;
         let session = u32::from_str_radix(self.session.as_ref()?, 16).ok()?;
         Some((key.to_bytes(), SessionId(session)))
@@ -343,6 +380,9 @@ fn carried(entries: &[Entry]) -> Vec<Entry> {
             at: entry.at,
             session: entry.session.clone(),
             sender: entry.sender.clone(),
+            name: entry.name.clone(),
+            into: entry.into.clone(),
+            begun: entry.begun,
             ..Entry::new(Happened::Finished)
         })
         .collect();
@@ -352,8 +392,9 @@ fn carried(entries: &[Entry]) -> Vec<Entry> {
 
 /// The sessions that were received, by a history. One that was given up is tried again by the next run: somebody may have mended what
 /// was wrong.
-pub(super) fn finished(entries: &[Entry]) -> impl Iterator<Item = SessionKey> {
-    entries.iter().filter(|entry| entry.is_received()).filter_map(Entry::key)
+pub(super) fn received(entries: &[Entry]) -> impl Iterator<Item = (SessionKey, &Entry)> {
+    let received = entries.iter().filter(|entry| entry.is_received());
+    received.filter_map(|entry| Some((entry.key()?, entry)))
 }
 
 /// The sessions that were received, and whose program had not run before the power failed.
@@ -400,7 +441,7 @@ mod tests {
         history.add(&entry(Happened::GivenUp, 2, &sender).because("x".repeat(1000))).unwrap();
         history.add(&entry(Happened::Interrupted, 3, &sender)).unwrap();
         let entries = History::read(&folder).unwrap();
-        let sessions: Vec<_> = finished(&entries).map(|(_, session)| session.0).collect();
+        let sessions: Vec<_> = received(&entries).map(|(session, _)| session.1.0).collect();
         assert_eq!(sessions, [1], "the other one is tried again");
         assert_eq!(entries[2].text.as_ref().map(String::len), Some(MAX_TEXT));
     }
@@ -453,7 +494,7 @@ mod tests {
         // The power has failed while a new file was begun.
         fs::rename(folder.join(FILE), folder.join(NEXT)).unwrap();
         let (_, entries) = History::open(&folder).unwrap();
-        let sessions: BTreeSet<u32> = finished(&entries).map(|(_, session)| session.0).collect();
+        let sessions: BTreeSet<u32> = received(&entries).map(|(session, _)| session.1.0).collect();
         assert_eq!(sessions, [1, 2, 3].into());
     }
 
@@ -479,6 +520,6 @@ mod tests {
         history.add(&entry(Happened::Received, 2, &sender)).unwrap();
         let entries = History::read(&folder).unwrap();
         assert_eq!((entries.len(), entries[0].event), (1 + MAX_UNWRITTEN, Happened::Began));
-        assert_eq!(finished(&entries).map(|(_, session)| session.0).collect::<Vec<_>>(), [2]);
+        assert_eq!(received(&entries).map(|(session, _)| session.1.0).collect::<Vec<_>>(), [2]);
     }
 }

@@ -44,7 +44,7 @@ impl Owner {
     /// The kernel's, mostly that only root may do so.
     pub fn take(&self, folder: &Path, name: &str) -> io::Result<()> {
         let folder: OwnedFd = File::open(folder)?.into();
-        folder::set_owner_beneath(&folder, &folder::c_string(name)?, self.user, self.group)
+        folder::set_owner_beneath(&folder, Path::new(name), self.user, self.group)
     }
 }
 

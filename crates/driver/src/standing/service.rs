@@ -17,25 +17,37 @@ use treecast_host::{
 };
 use treecast_proto::{
     announced::{Refusal, SessionKey},
-    standing::{self, Decision, Ending, Standing},
+    standing::{self, Decision, Ending, Ignored, Standing},
 };
-use treecast_wire::announcement::Announcement;
+use treecast_wire::{
+    announcement::{Announcement, ForStanding},
+    message::{CommandResult, PROTOCOL_VERSION, Reason},
+};
 
 use super::{
-    Options, Rule,
+    Options,
+    command_end::CommandEnd,
+    commands::Commands,
     history::{self, Entry, Happened, History, HistoryError},
     interruptions::Interruptions,
-    report::{Ended, Report},
-    taken::{Taken, run_command},
+    posting::Posting,
+    report::{CommandEnded, Ended, Report},
+    taken::Taken,
+    telling::Telling,
 };
 use crate::{
     clock::Clock,
     discovery::{Listener, News},
+    receive::{self, ReceiveOptions},
+    status::Board,
 };
 
 const NEWS: u64 = 0;
 const STOP: u64 = 1;
 const ENDED: u64 = 2;
+
+/// How long a sender is looked for that is to be told how a command went.
+const TELL_TIME: Duration = Duration::from_secs(20);
 
 /// Why a standing receiver cannot run.
 #[derive(Debug, Error)]
@@ -46,7 +58,7 @@ pub enum StandingError {
     Io(#[from] io::Error),
 }
 
-/// Runs until `stop` is requested. Each entry of the history is handed to `on_entry`, too.
+/// Runs until `stop` is requested. Each entry of the history is handed to `on_entry`, too. What the service does is on the board.
 ///
 /// # Errors
 /// If it cannot listen, or the history cannot be kept.
@@ -54,34 +66,45 @@ pub fn run(
     options: &Options,
     stop: &Stop,
     manager: &ServiceManager,
+    board: &Board,
     on_entry: &mut dyn FnMut(&Entry),
 ) -> Result<(), StandingError> {
     let (history, entries) = History::open(&options.state)?;
     let rules = options.rules.iter().map(|rule| standing::Rule {
         senders: rule.senders.iter().map(|key| key.to_bytes()).collect(),
         max_bytes: rule.files.max_bytes,
+        audience: rule.audience,
+        in_order: rule.in_order,
     });
     let mut machine = Standing::new(rules.collect(), options.at_once);
-    history::finished(&entries).for_each(|session| machine.finish(session));
+    for (session, entry) in history::received(&entries) {
+        let name = entry.name.as_deref().unwrap_or_default();
+        machine.received(session, name, entry.begun.unwrap_or(0), options.rules_into(entry.into.as_deref()));
+    }
     // Interfaces come and go while it runs.
     let listener = Listener::open(&[], machine.trusted())?;
     let (poller, waker) = (Poller::new()?, Waker::new()?);
     poller.add(&listener, NEWS, Interest::Read)?;
     poller.add(stop, STOP, Interest::Read)?;
     poller.add(&waker, ENDED, Interest::Read)?;
+    let reports = channel();
     let mut service = Service {
+        commands: Commands::new(reports.0.clone(), waker.clone()),
+        telling: Telling::from_history(&entries),
+        ends: Stop::new()?,
         options,
         machine,
         listener,
         history,
         taken: BTreeMap::new(),
-        reports: channel(),
+        reports,
         waker,
         clock: Clock::start(),
         interruptions: Interruptions::default(),
         is_written: true,
         next_look: Instant::now(),
         waits_for: None,
+        status: Posting::new(options, board),
         on_entry,
     };
     service.note(Entry::new(Happened::Started).because(format!(
@@ -95,6 +118,7 @@ pub fn run(
     manager.ready("waiting for sessions");
     let result = service.serve(poller, stop, manager);
     manager.stopping();
+    service.ends.request();
     service.taken.into_values().for_each(Taken::end);
     result
 }
@@ -105,6 +129,10 @@ struct Service<'a> {
     listener: Listener,
     history: History,
     taken: BTreeMap<SessionKey, Taken>,
+    commands: Commands,
+    telling: Telling,
+    /// Requested when the service ends, for threads that tell senders something.
+    ends: Stop,
     /// What threads report, and where.
     reports: (Sender<Report>, Receiver<Report>),
     waker: Waker,
@@ -116,6 +144,8 @@ struct Service<'a> {
     next_look: Instant,
     /// What was told last of why it does not listen on all interfaces.
     waits_for: Option<String>,
+    /// What others on this host see of the service.
+    status: Posting<'a>,
     on_entry: &'a mut dyn FnMut(&Entry),
 }
 
@@ -133,9 +163,11 @@ impl Service<'_> {
             for one in news {
                 match one {
                     News::Announced(announcement) | News::Renewed(announcement) => {
-                        self.decide(&announcement)?
+                        self.decide(&announcement)?;
+                        self.tell_if_due(&announcement)?;
                     }
                     News::Withdrawn(announcement) => self.machine.withdrawn(key(&announcement)),
+                    News::Problem(_) => {}
                 }
             }
             for (refusal, announcement) in self.listener.new_refusals() {
@@ -143,8 +175,12 @@ impl Service<'_> {
             }
             while let Ok(report) = self.reports.1.try_recv() {
                 match report {
+                    Report::Admitted(session) => self.note_began(session),
                     Report::Ended(ended) => self.note_ended(&ended)?,
-                    Report::Command(entry) => self.note(entry),
+                    Report::Command(ended) => self.note_command(*ended)?,
+                    Report::Told { session, audience, is_told } => {
+                        self.telling.ended(&session, audience, is_told);
+                    }
                 }
             }
             self.try_again()?;
@@ -154,6 +190,7 @@ impl Service<'_> {
                 self.note(Entry::new(Happened::Stopped));
                 return Ok(());
             }
+            self.post_status();
             let written = self.history.flush();
             self.note_written(written);
             poller.tokens(Some(self.timeout(next_question, manager)))?;
@@ -171,10 +208,17 @@ impl Service<'_> {
             return;
         }
         let waits_for = match self.listener.follow(&self.options.interfaces) {
-            Ok(waits_for) => waits_for.map(|what| format!("waiting for {what}")),
+            Ok(waits_for) => {
+                let waits_for = waits_for.map(|what| format!("waiting for {what}"));
+                let problem = self.listener.problem();
+                let problem =
+                    problem.map(|why| format!("does not hear all announcements, and tries again: {why}"));
+                waits_for.into_iter().chain(problem).reduce(|one, other| format!("{one}; {other}"))
+            }
             Err(error) => Some(format!("cannot listen for announcements, and tries again: {error}")),
         };
         self.next_look = now + if waits_for.is_some() { SOON } else { LATER };
+        self.status.waits_for(waits_for.as_deref());
         if let Some(text) = waits_for
             && self.waits_for.as_ref() != Some(&text)
         {
@@ -183,7 +227,14 @@ impl Service<'_> {
         }
     }
 
+    /// Shows others on this host what the service does.
+    fn post_status(&mut self) {
+        let interfaces = self.listener.interface_names().map(str::to_owned).collect();
+        self.status.post(interfaces, &self.taken, self.commands.counts());
+    }
+
     fn note(&mut self, entry: Entry) {
+        self.status.note(&entry);
         (self.on_entry)(&entry);
         let written = self.history.add(&entry);
         self.note_written(written);
@@ -205,7 +256,8 @@ impl Service<'_> {
         match self.machine.announced(self.clock.now(), announcement, has_name) {
             Decision::Nothing | Decision::Ignore { is_first: false, .. } => Ok(()),
             Decision::Ignore { why, is_first: true } => {
-                self.note(Entry::of(Happened::Ignored, announcement).because(why.words()));
+                let event = if why == Ignored::Audience { Happened::NotMeant } else { Happened::Ignored };
+                self.note(Entry::of(event, announcement).because(why.words()));
                 Ok(())
             }
             Decision::Take { rule } => {
@@ -213,12 +265,19 @@ impl Service<'_> {
                 let spent = self.interruptions.spent(&key(announcement));
                 let taken = Taken::begin(self.options, rule, announcement.clone(), spent, sender, waker)?;
                 self.taken.insert(key(announcement), taken);
-                let into = Some(rules[rule].into.clone());
-                if !self.interruptions.is_repeating(&key(announcement)) {
-                    self.note(Entry { into, ..Entry::of(Happened::Began, announcement) });
-                }
                 Ok(())
             }
+        }
+    }
+
+    /// Takes note that a session has begun, once for each try that does not end as the one before it.
+    fn note_began(&mut self, session: SessionKey) {
+        let Some(taken) = self.taken.get_mut(&session).filter(|taken| !taken.is_noted) else { return };
+        taken.is_noted = true;
+        let into = Some(self.options.rules[taken.rule].into.clone());
+        let entry = Entry { into, ..Entry::of(Happened::Began, &taken.announcement) };
+        if !self.interruptions.is_repeating(&session) {
+            self.note(entry);
         }
     }
 
@@ -235,6 +294,15 @@ impl Service<'_> {
     }
 
     fn note_ended(&mut self, ended: &Ended) -> Result<(), StandingError> {
+        if matches!(ended.ending, Ending::NotMeant(_)) {
+            return self.note_not_meant(ended);
+        }
+        if self.is_over_unasked(ended) {
+            self.machine.ended(self.clock.now(), ended.session, ended.ending);
+            self.taken.remove(&ended.session);
+            return self.decide_again();
+        }
+        self.note_began(ended.session);
         let Some(taken) = self.taken.remove(&ended.session) else { return Ok(()) };
         let ending = match ended.ending {
             Ending::Away if taken.stop.is_time_up() => Ending::Limit,
@@ -255,46 +323,119 @@ impl Service<'_> {
         };
         let entry = Entry::of(event, &taken.announcement);
         let (into, files, bytes) = (Some(rule.into.clone()), Some(ended.files), Some(ended.bytes));
-        let entry = Entry { into, files, bytes, owes_command, text, ..entry };
+        let entry = Entry { into, files, bytes, owes_command, text, rule: Some(rule.mark()), ..entry };
         if !self.interruptions.is_repeated(ended.session, &entry, taken.began.elapsed()) {
             self.note(entry);
         }
-        if owes_command {
-            self.run_command(rule, Entry::of(Happened::CommandRun, &taken.announcement))?;
+        if is_complete {
+            self.note_complete(&taken)?;
         }
-        // Another session may have waited for this one's place.
+        self.decide_again()
+    }
+
+    /// Whether a session for certain receivers was over before its sender could say whether this is one of them.
+    fn is_over_unasked(&self, ended: &Ended) -> bool {
+        let is_unasked = |taken: &Taken| {
+            let audience = taken.announcement.audience.standing;
+            !taken.is_noted && matches!(audience, ForStanding::Named { .. })
+        };
+        ended.ending == Ending::Away
+            && self.taken.get(&ended.session).is_some_and(is_unasked)
+            && self.listener.open_sessions().all(|announcement| key(announcement) != ended.session)
+    }
+
+    /// A session is on the disk.
+    fn note_complete(&mut self, taken: &Taken) -> Result<(), StandingError> {
+        let (rule, announcement) = (&self.options.rules[taken.rule], &taken.announcement);
+        let rules = self.options.rules_into(Some(&rule.into));
+        self.machine.received(key(announcement), announcement.name(), announcement.begun, rules);
+        if rule.command.is_some() {
+            self.commands.add(rule, Entry::of(Happened::CommandRun, announcement))?;
+        } else {
+            // Its sender knows that.
+            self.telling.note_none(key(announcement));
+            self.telling.ended(&key(announcement), announcement.audience.standing, true);
+        }
+        Ok(())
+    }
+
+    /// A session is for other receivers than this one.
+    fn note_not_meant(&mut self, ended: &Ended) -> Result<(), StandingError> {
+        self.machine.ended(self.clock.now(), ended.session, ended.ending);
+        if let Some(taken) = self.taken.remove(&ended.session) {
+            let text = ended.text.as_deref().unwrap_or_default();
+            self.note(Entry::of(Happened::NotMeant, &taken.announcement).because(text));
+        }
+        self.decide_again()
+    }
+
+    /// Decides anew about all announced sessions: one may have waited for another one's place.
+    fn decide_again(&mut self) -> Result<(), StandingError> {
         let announced: Vec<Announcement> = self.listener.open_sessions().cloned().collect();
         announced.iter().try_for_each(|announcement| self.decide(announcement))
     }
 
-    /// Runs a rule's program on a thread of its own. `entry` is noted at its end.
-    fn run_command(&mut self, rule: &Rule, entry: Entry) -> Result<(), StandingError> {
-        let rule = rule.clone();
-        let (reports, waker) = (self.reports.0.clone(), self.waker.clone());
-        let run = move || {
-            let result = run_command(&rule, entry.name.as_deref().unwrap_or_default());
-            let entry = Entry { into: Some(rule.into), at: since_1970().as_secs(), ..entry };
-            let entry = match result {
-                Ok(()) => entry,
-                Err(why) => Entry { event: Happened::CommandFailed, ..entry }.because(why),
-            };
-            // A service that has ended runs the program again when it starts.
-            _ = reports.send(Report::Command(entry));
+    /// A command has ended: the next one may run in its folder, and the sender of its session may wait for the result.
+    fn note_command(&mut self, ended: CommandEnded) -> Result<(), StandingError> {
+        self.commands.ended(&ended.folder)?;
+        let session = ended.entry.key();
+        self.note(ended.entry);
+        let Some(session) = session else { return Ok(()) };
+        self.telling.note(session, ended.end);
+        let announced = self.listener.open_sessions().find(|announcement| key(announcement) == session);
+        let announced = announced.cloned();
+        announced.map_or(Ok(()), |announcement| self.tell_if_due(&announcement))
+    }
+
+    /// Tells the sender of a session that is complete how its command went, if it waits for that and does not know it yet.
+    fn tell_if_due(&mut self, announcement: &Announcement) -> Result<(), StandingError> {
+        let Some(end) = self.telling.due(announcement) else { return Ok(()) };
+        let (session, audience) = (key(announcement), announcement.audience.standing);
+        let options = ReceiveOptions {
+            identity: Some(self.options.identity.clone()),
+            secure_only: true,
+            connect_timeout: TELL_TIME,
+            ..ReceiveOptions::new(announcement.ticket().clone(), self.options.state.clone())
+        };
+        let result = self.result(&end)?;
+        let (reports, waker, ends) = (self.reports.0.clone(), self.waker.clone(), self.ends.clone());
+        let tell = move || {
+            let is_told = receive::tell_result(&options, &result, &ends).is_ok();
+            _ = reports.send(Report::Told { session, audience, is_told });
             waker.wake();
         };
-        std::thread::Builder::new().name("command".into()).spawn(run)?;
+        treecast_host::thread::spawn("tells", tell)?;
         Ok(())
     }
 
-    /// Runs what an earlier run has not come to.
+    /// The message about a command that has ended.
+    fn result(&self, end: &CommandEnd) -> Result<CommandResult, StandingError> {
+        let mut result =
+            CommandResult::new(PROTOCOL_VERSION, &self.options.name).map_err(io::Error::other)?;
+        let line = if end.line.is_empty() { end.why.as_deref().unwrap_or_default() } else { &end.line };
+        let line = match (end.code, &end.why) {
+            (None, Some(why)) => why,
+            _ => line,
+        };
+        (result.code, result.time) = (end.code.unwrap_or(-1), end.time);
+        result.line = Reason::new(line);
+        Ok(result)
+    }
+
+    /// Runs what an earlier run has not come to, by the rule that took the session. Trust is decided anew: the rule may be another one now.
     fn run_owed_commands(&mut self, owing: &[Entry]) -> Result<(), StandingError> {
         for entry in owing {
-            let rules = self.options.rules.iter();
-            let rule =
-                rules.clone().find(|rule| rule.command.is_some() && Some(&rule.into) == entry.into.as_ref());
-            if let Some(rule) = rule {
-                let event = Happened::CommandRun;
-                self.run_command(rule, Entry { event, owes_command: false, text: None, ..entry.clone() })?;
+            let owed = Entry { owes_command: false, text: None, files: None, bytes: None, ..entry.clone() };
+            match self.options.rule_of(entry) {
+                Some(rule) => self.commands.add(rule, owed)?,
+                None => {
+                    let event = Happened::CommandFailed;
+                    let text = "it was not run: no rule is now as the one was that took the session, or trusts its sender";
+                    let session = owed.key();
+                    self.note(Entry { event, at: since_1970().as_secs(), ..owed }.because(text));
+                    let end = CommandEnd { line: text.to_owned(), ..CommandEnd::default() };
+                    session.into_iter().for_each(|session| self.telling.note(session, end.clone()));
+                }
             }
         }
         Ok(())
@@ -317,9 +458,18 @@ impl Service<'_> {
         // One whose time is over ends soon, and wakes this thread.
         let overdue =
             overdue.map(|until| until.saturating_duration_since(system_now).max(Duration::from_millis(100)));
+        // What is shown of a session that is being received is a second old at most.
+        let shown = (!self.taken.is_empty()).then_some(Duration::from_secs(1));
         let look = self.next_look.saturating_duration_since(system_now);
-        let times =
-            [Some(next_question), Some(look), again, overdue, manager.watchdog_interval(), Some(LONGEST)];
+        let times = [
+            Some(next_question),
+            Some(look),
+            again,
+            overdue,
+            shown,
+            manager.watchdog_interval(),
+            Some(LONGEST),
+        ];
         times.into_iter().flatten().min().unwrap_or(LONGEST)
     }
 }

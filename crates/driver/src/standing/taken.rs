@@ -3,25 +3,23 @@
 use std::{
     fs::File,
     io,
-    os::unix::process::CommandExt as _,
-    process::{Command, ExitStatus, Stdio},
-    sync::mpsc::Sender,
-    thread::{self, JoinHandle},
+    sync::{Arc, Mutex, PoisonError, mpsc::Sender},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use treecast_host::{folder, poller::is_readable_within, process, stop::Stop, wake::Waker};
-use treecast_proto::standing::Ending;
-use treecast_wire::announcement::Announcement;
+use treecast_host::{folder, stop::Stop, wake::Waker};
+use treecast_proto::{announced::SessionKey, standing::Ending};
+use treecast_wire::{
+    announcement::{Announcement, ForStanding},
+    message::Role,
+};
 
 use super::{
     Options, Rule,
     report::{Ended, Report},
 };
-use crate::{
-    clock::duration_in_words,
-    receive::{self, ReceiveEvent, ReceiveOptions, ReceiveSummary},
-};
+use crate::receive::{self, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProgress, ReceiveSummary};
 
 /// How long the sender is looked for before the session is given up until it is announced again.
 const CONNECT_TIME: Duration = Duration::from_secs(20);
@@ -36,6 +34,10 @@ pub(super) struct Taken {
     pub began: Instant,
     /// When its time is over. `None`: it may take as long as it likes.
     pub until: Option<Instant>,
+    /// Whether the history says that it has begun. It does when the sender has admitted this receiver.
+    pub is_noted: bool,
+    /// How far the session is.
+    pub progress: Arc<Mutex<ReceiveProgress>>,
     thread: JoinHandle<()>,
 }
 
@@ -66,19 +68,31 @@ impl Taken {
             reconnect: RECONNECT_TIME,
             identity: Some(options.identity.clone()),
             secure_only: true,
+            role: Role {
+                is_standing: true,
+                reports: rule.command.is_some() && announcement.audience.awaits_results,
+            },
             ..ReceiveOptions::new(announcement.ticket().clone(), rule.into.clone())
         };
         let began = Instant::now();
         let until = rule.max_time.map(|time| began + time.saturating_sub(spent));
         let own_stop = stop.clone();
+        let audience = announcement.audience.standing;
+        let progress = Arc::new(Mutex::new(ReceiveProgress::default()));
+        let posted = progress.clone();
         let work = move || {
-            let result = receive(&receiving, &rule, &own_stop);
+            let mut on_admission = |session| {
+                _ = reports.send(Report::Admitted(session));
+                waker.wake();
+            };
+            let result = receive(&receiving, &rule, &own_stop, audience, &posted, &mut on_admission);
             // The service waits for this, until it is told to end.
             _ = reports.send(Report::Ended(result));
             waker.wake();
         };
-        let thread = thread::Builder::new().name("session".into()).spawn(work)?;
-        Ok(Self { announcement, rule: rule_index, stop, began, until, thread })
+        let thread = treecast_host::thread::spawn("session", work)?;
+        let is_noted = false;
+        Ok(Self { announcement, rule: rule_index, stop, began, until, is_noted, progress, thread })
     }
 
     /// Ends it, so that it can go on later where it was.
@@ -89,9 +103,20 @@ impl Taken {
     }
 }
 
-fn receive(options: &ReceiveOptions, rule: &Rule, stop: &Stop) -> Ended {
+/// Receives a session that is for `audience`.
+fn receive(
+    options: &ReceiveOptions,
+    rule: &Rule,
+    stop: &Stop,
+    audience: ForStanding,
+    progress: &Mutex<ReceiveProgress>,
+    on_admission: &mut dyn FnMut(SessionKey),
+) -> Ended {
     let (mut failed, mut warning, mut was_full) = (None, None, false);
+    let sender_key = options.ticket.security.as_ref().map_or([0; 32], |security| security.sender_key);
+    let session = (sender_key, options.ticket.session);
     let mut on_event = |event: ReceiveEvent| match event {
+        ReceiveEvent::Joined { .. } => on_admission(session),
         ReceiveEvent::Received { name, .. } => {
             let given = rule.owner.map_or(Ok(()), |owner| owner.take(&rule.into, &name));
             if let Err(error) = given {
@@ -99,11 +124,13 @@ fn receive(options: &ReceiveOptions, rule: &Rule, stop: &Stop) -> Ended {
             }
         }
         ReceiveEvent::Full(_) => was_full = true,
+        ReceiveEvent::Progress(told) => *progress.lock().unwrap_or_else(PoisonError::into_inner) = told,
         ReceiveEvent::Failed { name, reason, .. } => _ = failed.get_or_insert(format!("{name}: {reason}")),
         _ => {}
     };
     let result = receive::run(options, stop, &mut on_event);
     let (ending, text) = match &result {
+        Err(ReceiveError::NotMeant(reason)) => (Ending::NotMeant(audience), Some(reason.clone())),
         Err(error) => (Ending::Away, Some(error.to_string())),
         Ok(summary) => ending(summary, failed),
     };
@@ -118,16 +145,7 @@ fn receive(options: &ReceiveOptions, rule: &Rule, stop: &Stop) -> Ended {
         _ => (ending, text),
     };
     let summary = result.unwrap_or_default();
-    Ended {
-        session: (
-            options.ticket.security.as_ref().map_or([0; 32], |security| security.sender_key),
-            options.ticket.session,
-        ),
-        ending,
-        files: summary.received,
-        bytes: summary.received_bytes,
-        text: text.or(warning),
-    }
+    Ended { session, ending, files: summary.received, bytes: summary.received_bytes, text: text.or(warning) }
 }
 
 fn ending(summary: &ReceiveSummary, failed: Option<String>) -> (Ending, Option<String>) {
@@ -140,55 +158,6 @@ fn ending(summary: &ReceiveSummary, failed: Option<String>) -> (Ending, Option<S
             let files = if summary.failed == 1 { "file" } else { "files" };
             let first = failed.map_or_else(String::new, |first| format!(", the first: {first}"));
             (Ending::Failed, Some(format!("{} {files} failed{first}", summary.failed)))
-        }
-    }
-}
-
-/// Runs the program of a rule. No shell takes part. A program that takes too long is killed with its process group.
-///
-/// # Errors
-/// Why it has not run, or how it has ended.
-pub(super) fn run_command(rule: &Rule, announced_name: &str) -> Result<(), String> {
-    let words = rule.command.as_deref().unwrap_or_default();
-    let Some((program, arguments)) = words.split_first() else { return Ok(()) };
-    let folder = rule.into.to_string_lossy();
-    let mut command = Command::new(program);
-    command
-        .args(arguments.iter().map(|word| word.replace("{}", &folder)))
-        .env("TREECAST_SESSION", announced_name)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .process_group(0);
-    match status_within(&mut command, rule.command_time) {
-        Ok(Some(status)) if status.success() => Ok(()),
-        Ok(Some(status)) => Err(format!("{program}: {status}")),
-        Ok(None) => Err(format!(
-            "{program}: it was killed, because it had not ended after {} (command_time)",
-            duration_in_words(rule.command_time.as_secs())
-        )),
-        Err(error) => Err(format!("{program} cannot be run: {error}")),
-    }
-}
-
-/// Runs a program that leads a process group. Returns `None` if the group was killed after this time.
-fn status_within(command: &mut Command, time: Duration) -> io::Result<Option<ExitStatus>> {
-    let mut child = command.spawn()?;
-    let has_ended = ends_within(child.id(), time);
-    if let Ok(true) = has_ended {
-        return child.wait().map(Some);
-    }
-    _ = process::kill_group(child.id());
-    child.wait()?;
-    has_ended.map(|_| None)
-}
-
-fn ends_within(process: u32, time: Duration) -> io::Result<bool> {
-    let (end, start) = (process::open_end(process)?, Instant::now());
-    loop {
-        let left = time.saturating_sub(start.elapsed());
-        // A signal ends the wait early.
-        if is_readable_within(&end, left)? || left.is_zero() {
-            return is_readable_within(&end, Duration::ZERO);
         }
     }
 }

@@ -15,8 +15,18 @@ use std::{
 use socket2::Socket;
 use treecast_host::{
     poller::{Interest, Poller, Ready},
+    stream::Quiet,
     wake::Waker,
 };
+
+/// Request for a session's snapshot.
+pub(super) const STATUS: &str = "status\n";
+
+/// Answer to an order that the session carries out.
+pub(super) const OK: &str = "ok";
+
+/// Beginning of the answer to an order that the session refuses. The reason follows.
+pub(super) const REFUSED: &str = "refused: ";
 
 const MAX_CONNECTIONS: usize = 16;
 const MAX_REQUEST_LEN: usize = 8 * 1024;
@@ -56,7 +66,7 @@ impl Answerer {
             connections: BTreeMap::new(),
             next_token: FIRST_CONNECTION,
         };
-        let thread = std::thread::Builder::new().name("answers".into()).spawn(move || counter.run())?;
+        let thread = treecast_host::thread::spawn("answers", move || counter.run())?;
         Ok(Self { waker, thread: Some(thread) })
     }
 }
@@ -162,7 +172,7 @@ impl Connection {
         }
         let Some(answer) = &self.answer else { return Ok(false) };
         while self.written < answer.len() {
-            match self.stream.write(&answer[self.written..]) {
+            match Quiet(&self.stream).write(&answer[self.written..]) {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
                 Err(error) => return Err(error),

@@ -1,5 +1,7 @@
 //! What a running session shows to others on its host, and how they find it.
 //!
+//! A sender that waits for receivers also takes orders there: to start, or to wait for another number ([`order`]).
+//!
 //! The session hands a [`Snapshot`] to a [`Board`] now and then; threads of their own answer from there, on a unix
 //! socket ([`serve`]) and over HTTP ([`crate::metrics`]). So nobody who asks, however often or slowly, holds up a
 //! packet. What they take is bounded: see [`answer`].
@@ -10,8 +12,10 @@ mod find;
 mod folder;
 mod server;
 mod snapshot;
+mod standing;
 
 pub use board::Board;
-pub use find::{Found, find};
+pub use find::{Found, find, order};
 pub use server::{StatusServer, serve};
 pub use snapshot::{MAX_RECEIVERS_SHOWN, Phase, Progress, Receiving, Sending, Snapshot};
+pub use standing::{LastSession, RuleStatus, StandingCounts, StandingStatus, TakenStatus};

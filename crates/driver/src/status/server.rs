@@ -1,4 +1,7 @@
 //! The socket that a running session answers on.
+//!
+//! A request is a line: `status` for the snapshot as JSON, and for a sender that waits for receivers `start`, or `wait` with their
+//! number. An order is answered by `ok`, or `refused` and the reason.
 
 use std::{
     fs, io,
@@ -6,7 +9,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Board, answer::Answerer, find, folder};
+use super::{
+    Board, Phase, Snapshot,
+    answer::{Answerer, OK, REFUSED, STATUS},
+    find, folder,
+};
+use crate::send::Starter;
 
 /// Answers on this process' socket; the socket goes when this is dropped.
 #[derive(Debug)]
@@ -15,18 +23,18 @@ pub struct StatusServer {
     path: PathBuf,
 }
 
-/// Answers whoever connects with the board's snapshot, as JSON.
+/// Answers whoever asks for the board's snapshot, and hands orders to the session. `starter`: who takes them. `None`: nobody.
 ///
 /// # Errors
 /// One line, when the socket cannot be made. The session can go on without it.
-pub fn serve(board: &Board) -> Result<StatusServer, String> {
+pub fn serve(board: &Board, starter: Option<Starter>) -> Result<StatusServer, String> {
     let folder = folder::own();
-    serve_in(&folder, board).map_err(|error| {
+    serve_in(&folder, board, starter).map_err(|error| {
         format!("`treecast status` will not show this session: no socket in {} ({error})", folder.display())
     })
 }
 
-fn serve_in(folder: &Path, board: &Board) -> io::Result<StatusServer> {
+fn serve_in(folder: &Path, board: &Board, starter: Option<Starter>) -> io::Result<StatusServer> {
     folder::prepare(folder)?;
     find::remove_stale(folder);
     let path = folder.join(format!("{}.sock", std::process::id()));
@@ -34,8 +42,41 @@ fn serve_in(folder: &Path, board: &Board) -> io::Result<StatusServer> {
     // The folder may be one that others can read: as root, labs are in it, too.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
     let mut text = board.clone().render(|snapshot| serde_json::to_vec(snapshot).unwrap_or_default().into());
-    let answerer = Answerer::start(listener, Box::new(move |_: &[u8]| Some(text())))?;
-    Ok(StatusServer { _answerer: answerer, path })
+    let board = board.clone();
+    let answer = move |request: &[u8]| {
+        let line = request.strip_suffix(b"\n")?;
+        if line == STATUS.trim_end().as_bytes() {
+            return Some(text());
+        }
+        let answer = match carry_out(line, &board.read().1, starter.as_ref()) {
+            Ok(()) => OK.to_owned(),
+            Err(why) => format!("{REFUSED}{why}"),
+        };
+        Some(answer.into_bytes().into())
+    };
+    Ok(StatusServer { _answerer: Answerer::start(listener, Box::new(answer))?, path })
+}
+
+/// Hands an order to the session.
+///
+/// # Errors
+/// Why the session cannot obey, in words.
+fn carry_out(line: &[u8], snapshot: &Snapshot, starter: Option<&Starter>) -> Result<(), &'static str> {
+    let line = str::from_utf8(line).unwrap_or_default();
+    let number = line.strip_prefix("wait ").and_then(|number| number.parse::<u32>().ok());
+    let starter = starter.ok_or("it does not wait for a number of receivers")?;
+    match (line, number.filter(|number| *number > 0)) {
+        ("start", _) | (_, Some(_)) if snapshot.phase != Phase::Waiting => Err("it has started already"),
+        ("start", _) => {
+            starter.start_now();
+            Ok(())
+        }
+        (_, Some(number)) => {
+            starter.wait_for(number);
+            Ok(())
+        }
+        _ => Err("it does not know this order: is it another version of treecast?"),
+    }
 }
 
 impl Drop for StatusServer {
@@ -56,7 +97,7 @@ mod tests {
         // A killed process may have had this one's number.
         folder::prepare(&folder).unwrap();
         drop(UnixListener::bind(folder.join(format!("{}.sock", std::process::id()))).unwrap());
-        let server = serve_in(&folder, &board).unwrap();
+        let server = serve_in(&folder, &board, None).unwrap();
         // No process has such a number: it is above the kernel's limit.
         let stale = folder.join("2000000000.sock");
         drop(UnixListener::bind(&stale).unwrap());
@@ -76,5 +117,26 @@ mod tests {
         drop(server);
         assert!(find::find_in(std::slice::from_ref(&folder)).is_empty());
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn orders_go_to_a_sender_that_waits_and_to_nobody_else() {
+        let starter = Starter::new().unwrap();
+        let mut snapshot = Snapshot::default();
+        let carry_out =
+            |line: &str, snapshot: &Snapshot, starter| carry_out(line.as_bytes(), snapshot, starter);
+        assert_eq!(carry_out("wait 7", &snapshot, Some(&starter)), Ok(()));
+        assert_eq!(carry_out("start", &snapshot, Some(&starter)), Ok(()));
+        for unknown in ["", "wait", "wait 0", "wait -1", "wait x", "stop"] {
+            assert!(
+                carry_out(unknown, &snapshot, Some(&starter)).unwrap_err().contains("order"),
+                "{unknown}"
+            );
+        }
+        assert!(carry_out("start", &snapshot, None).unwrap_err().contains("number of receivers"));
+        snapshot.phase = Phase::Running;
+        for late in ["start", "wait 7"] {
+            assert_eq!(carry_out(late, &snapshot, Some(&starter)), Err("it has started already"));
+        }
     }
 }

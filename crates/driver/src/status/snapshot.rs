@@ -3,14 +3,18 @@
 use serde::{Deserialize, Serialize};
 use treecast_wire::ticket::{Fanout, Ticket};
 
+use super::StandingStatus;
 use crate::{
     hindrance::{Hindrance, Holder},
     receive::ReceiveProgress,
-    send::{SendProgress, Standing, Sums},
+    send::{ReceiverProgress, SendProgress, Sums},
 };
 
-/// The most receivers that are shown one by one, the slowest first; of the others only the number is.
+/// The most receivers that are shown one by one, the worst first; of the others only the number is.
 pub const MAX_RECEIVERS_SHOWN: usize = 1000;
+
+/// The longest text of a receiver's own that is shown, in characters. Receivers may send any text.
+const MAX_TEXT: usize = 200;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -42,6 +46,8 @@ pub struct Snapshot {
 pub enum Progress {
     Send(Box<Sending>),
     Receive(Box<Receiving>),
+    /// A standing receiver, which is in any number of sessions.
+    Standing(Box<StandingStatus>),
 }
 
 impl Default for Progress {
@@ -50,7 +56,7 @@ impl Default for Progress {
     }
 }
 
-/// The progress of a sender. Only the slowest [`MAX_RECEIVERS_SHOWN`] of its receivers are listed.
+/// The progress of a sender. Only the worst [`MAX_RECEIVERS_SHOWN`] of its receivers are listed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sending {
@@ -94,6 +100,11 @@ impl Snapshot {
         if let Progress::Receive(receiving) = &mut self.progress { Some(receiving) } else { None }
     }
 
+    /// The state of a standing receiver.
+    pub fn standing(&mut self) -> Option<&mut StandingStatus> {
+        if let Progress::Standing(standing) = &mut self.progress { Some(standing) } else { None }
+    }
+
     /// Takes over what a ticket says of the session.
     pub fn note_ticket(&mut self, ticket: &Ticket) {
         self.session = format!("{:08x}", ticket.session.0);
@@ -118,10 +129,33 @@ impl Snapshot {
         let connected = receivers.iter().filter(|receiver| receiver.is_connected).count() as u32;
         // Members of local groups have no connections.
         sending.joined = progress.local.map_or(connected, |local| local.receivers);
-        receivers.sort_by_key(|receiver| (receiver.standing == Standing::Done, receiver.received_bytes));
+        receivers.sort_by(ReceiverProgress::worst_first);
         sending.receivers_not_shown = receivers.len().saturating_sub(MAX_RECEIVERS_SHOWN) as u64;
         receivers.truncate(MAX_RECEIVERS_SHOWN);
+        receivers.iter_mut().for_each(bound);
         sending.progress = progress;
+    }
+
+    /// Takes over that a receiver has come while a sender waits. A sender that has started tells of all receivers by its progress.
+    pub fn note_joined(&mut self, receiver: ReceiverProgress) {
+        let waits = self.phase == Phase::Waiting;
+        let Some(sending) = self.sending().filter(|_| waits) else { return };
+        sending.sums.receivers_waiting += 1;
+        match sending.progress.receivers.len() < MAX_RECEIVERS_SHOWN {
+            true => sending.progress.receivers.push(receiver),
+            false => sending.receivers_not_shown += 1,
+        }
+    }
+
+    /// Takes over that a receiver has left while a sender waits.
+    pub fn note_left(&mut self, name: &str) {
+        let waits = self.phase == Phase::Waiting;
+        let Some(sending) = self.sending().filter(|_| waits) else { return };
+        sending.sums.receivers_waiting = sending.sums.receivers_waiting.saturating_sub(1);
+        match sending.progress.receivers.iter().position(|receiver| receiver.name == name) {
+            Some(at) => _ = sending.progress.receivers.remove(at),
+            None => sending.receivers_not_shown = sending.receivers_not_shown.saturating_sub(1),
+        }
     }
 
     /// Takes over how far a receiver is.
@@ -136,6 +170,18 @@ impl Snapshot {
     }
 }
 
+/// Shortens what a receiver can make long. What it failed to get is told at the session's end, to the session's program.
+fn bound(receiver: &mut ReceiverProgress) {
+    receiver.failures.clear();
+    let texts = receiver.left.iter_mut().chain(receiver.command.as_mut().map(|command| &mut command.line));
+    for text in texts {
+        if let Some((at, _)) = text.char_indices().nth(MAX_TEXT) {
+            text.truncate(at);
+            text.push_str("...");
+        }
+    }
+}
+
 /// Where it lies, seen from a receiver.
 fn hindered(why: Hindrance) -> &'static str {
     if matches!(why, Hindrance::Silent(_) | Hindrance::Away(_)) { "the sender" } else { "this receiver" }
@@ -144,7 +190,69 @@ fn hindered(why: Hindrance) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::send::ReceiverProgress;
+    use crate::{
+        send::{CommandOutcome, ReceiverState, Standing},
+        status::find::MAX_ANSWER_LEN,
+    };
+
+    /// One row of a thousand or more: some have failed, some are gone, and the others have more and more.
+    fn many(receivers: usize) -> SendProgress {
+        let standing = |number| match number % 100 {
+            0 => Standing::Failed,
+            1 => Standing::Gone,
+            2..50 => Standing::Busy,
+            _ => Standing::Done,
+        };
+        let text = "\u{1}ü".repeat(40_000);
+        let receiver = |number: usize| ReceiverProgress {
+            name: format!("lab{number}-{}", "\u{fffd}".repeat(60)),
+            address: "[fd00::ffff:ffff:ffff:ffff]:65535".into(),
+            received_bytes: number as u64,
+            wanted_bytes: receivers as u64,
+            standing: standing(number),
+            is_connected: true,
+            hears_nothing: number.is_multiple_of(10),
+            left: Some(text.clone()),
+            command: Some(CommandOutcome { line: text.clone(), ..CommandOutcome::default() }),
+            failures: vec![(text.clone(), text.clone())],
+            ..ReceiverProgress::default()
+        };
+        SendProgress { receivers: (0..receivers).map(receiver).collect(), ..SendProgress::default() }
+    }
+
+    /// `treecast status` takes no longer answer, and nobody should have to send one.
+    #[test]
+    fn however_many_receivers_there_are_the_answer_is_short_and_begins_with_the_worst() {
+        let mut snapshot = Snapshot::default();
+        snapshot.note_send(&many(3000));
+        let len = serde_json::to_vec(&snapshot).unwrap().len() as u64;
+        assert!(len < MAX_ANSWER_LEN, "{len}");
+        let sending = snapshot.sending().unwrap();
+        assert_eq!((sending.progress.receivers.len(), sending.receivers_not_shown), (1000, 2000));
+        let states: Vec<_> = sending.progress.receivers.iter().map(ReceiverProgress::state).collect();
+        let count = |state| states.iter().filter(|one| **one == state).count();
+        assert_eq!((count(ReceiverState::Failed), count(ReceiverState::Gone)), (30, 30), "none is cut off");
+        assert!(states[..60].is_sorted() && states[59] == ReceiverState::Gone);
+        let shares: Vec<_> = sending.progress.receivers[60..].iter().map(ReceiverProgress::share).collect();
+        assert!(shares.is_sorted());
+        let sums = &sending.sums;
+        assert_eq!((sums.receivers_failed, sums.receivers_gone, sums.receivers_done), (30, 30, 1500));
+        assert_eq!((sums.receivers_receiving, sums.receivers_waiting, sums.receivers_on_tcp), (1440, 0, 300));
+    }
+
+    #[test]
+    fn who_is_there_is_listed_while_a_sender_waits() {
+        let mut snapshot = Snapshot::default();
+        let named = |name: &str| ReceiverProgress { name: name.into(), ..ReceiverProgress::default() };
+        ["one", "two"].into_iter().for_each(|name| snapshot.note_joined(named(name)));
+        snapshot.note_left("one");
+        let sending = snapshot.sending().unwrap();
+        assert_eq!((&*sending.progress.receivers[0].name, sending.sums.receivers_waiting), ("two", 1));
+        (0..MAX_RECEIVERS_SHOWN + 7).for_each(|number| snapshot.note_joined(named(&number.to_string())));
+        snapshot.note_left("none of those that are listed");
+        let sending = snapshot.sending().unwrap();
+        assert_eq!((sending.progress.receivers.len(), sending.receivers_not_shown), (MAX_RECEIVERS_SHOWN, 7));
+    }
 
     /// What one that has gone has not got counts as failed: it wants no more than it has.
     #[test]

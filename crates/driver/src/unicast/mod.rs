@@ -6,7 +6,6 @@ pub mod tcp;
 pub mod udp;
 
 use std::{
-    fs::File,
     io,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -123,12 +122,6 @@ fn hash(source: &mut Source, stop: &Stop) -> Result<Option<FileHeader>, SourceEr
     let mut hasher = blake3::Hasher::new();
     let is_read = source.read_all(|| !stop.is_requested(), |run| _ = hasher.update(run))?;
     Ok(is_read.then(|| FileHeader { file_size: source.size(), hash: *hasher.finalize().as_bytes() }))
-}
-
-/// Opens the file that clients get, for reading by several at once.
-fn open_again(source: &Source) -> Result<File, SourceError> {
-    File::open(source.path())
-        .map_err(|error| SourceError::Unreadable { path: source.path().to_owned(), source: error })
 }
 
 fn bind_error(address: SocketAddr, source: io::Error) -> UnicastError {

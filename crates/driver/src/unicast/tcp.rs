@@ -27,7 +27,7 @@ use treecast_wire::{message::Digest, unicast::FileHeader};
 use super::{
     ATTEMPTS, ClientProgress, ServerEvent, ServerSummary, UnicastError, bind_error,
     copy::{Copy, object},
-    hash, open_again, outcome,
+    hash, outcome,
 };
 use crate::{files::Source, udp::AtHand};
 
@@ -207,7 +207,7 @@ impl TcpServer<'_> {
     /// Starts the thread that writes header and file to one client. Returns its number.
     fn start(&mut self, stream: &TcpStream) -> io::Result<u64> {
         self.source.check_unchanged().map_err(io::Error::other)?;
-        let file = open_again(&self.source).map_err(io::Error::other)?;
+        let file = self.source.open().map_err(io::Error::other)?;
         let stream = stream.try_clone()?;
         let (number, finished, waker, header) =
             (self.next, self.finished.clone(), self.waker.clone(), self.header);
@@ -218,7 +218,9 @@ impl TcpServer<'_> {
             let _ = finished.send((number, result));
             waker.wake();
         };
-        thread::Builder::new().name("client".into()).stack_size(128 * 1024).spawn(work)?;
+        // `sendfile` has no flag that keeps SIGPIPE away. The thread blocks it.
+        let small = thread::Builder::new().stack_size(128 * 1024);
+        treecast_host::thread::spawn_with(small, "client", work)?;
         Ok(number)
     }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Deserializer, de::Error as _};
+use treecast_host::quantity;
 use treecast_lab::quantity::Time;
 use treecast_load::{
     packet::Format,
@@ -156,11 +157,7 @@ impl TryFrom<String> for OfPrediction {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-        percent
-            .filter(|percent| (0.0..=10_000.0).contains(percent))
-            .map(|percent| Self(percent / 100.0))
-            .ok_or_else(|| format!("`{text}`: expected a percentage like 90%"))
+        quantity::share(&text, 0.0..=100.0).map(Self).map_err(|error| format!("`{text}`: {error}"))
     }
 }
 

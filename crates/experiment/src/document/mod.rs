@@ -148,7 +148,7 @@ impl Experiment {
         let invalid = |what: String| Error::Invalid { name: name.into(), what };
         let syntax = |error: toml::de::Error| Error::Syntax {
             name: name.into(),
-            line: error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count()),
+            line: text::line_of(text, error.span().map_or(0, |span| span.start)),
             what: one_line(error.message()),
         };
         let mut table: Table = toml::from_str(text).map_err(syntax)?;
@@ -227,7 +227,10 @@ impl Experiment {
     fn check_cell(&self, network: &Network, delivery: &Delivery) -> Result<(), String> {
         let rate = delivery.rate.as_ref().or(network.rate.as_ref()).or(self.habits.rate.as_ref());
         match &self.workload {
-            Workload::Stream(_) => return check_stream(delivery),
+            Workload::Stream(stream) => {
+                check_stream(delivery)?;
+                return check_conference(stream.all_send, delivery);
+            }
             Workload::Load(_) => return check_load(delivery),
             Workload::Multihoming(_) => return check_multihoming(delivery),
             _ => rate.map_or(Ok(()), |rate| check_rate(delivery, rate))?,
@@ -319,6 +322,18 @@ fn check_stream(delivery: &Delivery) -> Result<(), String> {
     match without_meaning.iter().find(|(_, is_set)| *is_set) {
         Some((key, _)) => Err(format!("{key} has no meaning for {fanout}")),
         None => Ok(()),
+    }
+}
+
+/// A group of source-specific multicast has one sender, and in a conference all members send.
+fn check_conference(all_send: bool, delivery: &Delivery) -> Result<(), String> {
+    let has_group = matches!(delivery.fanout, Fanout::Multicast | Fanout::XcastPlus);
+    match all_send && has_group {
+        true => Err(format!(
+            "in a conference all members send, and {}'s group is for one sender: take unicast, mead or xcast",
+            delivery.fanout
+        )),
+        false => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::{net::IpAddr, num::NonZeroU32};
 
 use serde::Deserialize;
 use treecast_driver::words::counted;
+use treecast_host::quantity;
 use treecast_lab::{
     Loss, Quality, Role, Routing, Topology,
     quantity::{Rate, Time},
@@ -114,11 +115,7 @@ impl TryFrom<String> for Share {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-        percent
-            .filter(|percent| (0.0..=100.0).contains(percent))
-            .map(|percent| Self(percent / 100.0))
-            .ok_or_else(|| format!("share `{text}`: expected a percentage like 40%"))
+        quantity::share(&text, 0.0..=1.0).map(Self).map_err(|error| format!("share `{text}`: {error}"))
     }
 }
 

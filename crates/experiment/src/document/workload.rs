@@ -301,9 +301,10 @@ impl TryFrom<String> for SendRate {
                 .map(|rate| rate.trim().parse())
                 .collect::<Result<_, QuantityError>>()
                 .map(Self::Several)
-                .map_err(|error| error.to_string()),
+                .map_err(|error: QuantityError| error.to_string()),
             other => {
-                other.parse().map(Self::Bps).map_err(|error| format!("{error}, `auto`, `tfmcc` or `max`"))
+                let rate = other.parse().map(Self::Bps);
+                rate.map_err(|error: QuantityError| error.or("`auto`, `tfmcc` or `max`").to_string())
             }
         }
     }

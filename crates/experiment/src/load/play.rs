@@ -224,7 +224,7 @@ impl Trial<'_> {
         command.args(["--seconds", &seconds.to_string(), "--lead", &left.as_secs_f64().to_string()]);
         command.args(["--linger", &linger.to_string()]);
         if sends {
-            command.args(["--rate", &self.rate.to_string()]);
+            command.args(["--pps", &self.rate.to_string()]);
         }
         if !(sends && receives) {
             command.args(["--only", if receives { "receive" } else { "send" }]);

@@ -135,7 +135,7 @@ fn session(delivery: &Delivery, rate: &SendRate, receivers: usize) -> Result<Flo
     }
     match rate {
         SendRate::Auto => Ok(Flow::Model { receivers }),
-        SendRate::Tfmcc => Ok(Flow::Auto { receivers, has_liar: false }),
+        SendRate::Tfmcc => Ok(Flow::Auto { receivers }),
         _ => Err("no rate but auto and tfmcc on a shared link".into()),
     }
 }

@@ -294,7 +294,7 @@ fn address(site: &dyn Site, name: &str) -> io::Result<Ipv6Addr> {
     }
 }
 
-/// A sink's node, and what it has to join for multicast. With several senders it would have to join each.
+/// A sink's node, and what it has to join for multicast. The experiment's file has no such group with several senders.
 fn place(site: &dyn Site, planned: &Planned, receiver: &str) -> io::Result<Where> {
     let delivery = planned.delivery;
     let is_source_specific = matches!(delivery.fanout, Fanout::Multicast | Fanout::XcastPlus);

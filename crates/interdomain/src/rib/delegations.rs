@@ -9,8 +9,11 @@ use std::{
 };
 
 use super::{
-    Family, Prefix, date,
+    Family, Prefix,
+    budget::Budget,
+    date,
     fault::{Fault, Faults},
+    lines,
 };
 
 /// A run of ASNs or addresses that a registry gave to one holder.
@@ -29,6 +32,15 @@ pub struct Delegation {
     pub status: String,
     /// The registry's name of the holder. Empty: the file does not say.
     pub holder: String,
+}
+
+impl Delegation {
+    /// Memory, in bytes, that the delegation takes in a list that grows and is sorted.
+    fn memory_bytes(&self) -> usize {
+        let texts = [&self.registry, &self.country, &self.status, &self.holder];
+        let of_texts = texts.iter().map(|text| text.len().next_multiple_of(16)).sum::<usize>();
+        2 * size_of::<Self>() + of_texts
+    }
 }
 
 /// What is delegated.
@@ -66,34 +78,46 @@ pub struct Delegations {
 }
 
 impl Delegations {
-    /// Reads a file. Lines that say nothing are counted in `faults`. Fails only if the file cannot be read.
+    /// Reads a file. Lines that say nothing are counted in `faults`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or holds more delegations than all registries have by far.
     pub fn read(file: impl BufRead, name: &str) -> io::Result<Self> {
+        Self::read_within(file, name, &Budget::of_text())
+    }
+
+    fn read_within(file: impl BufRead, name: &str, budget: &Budget) -> io::Result<Self> {
         let mut delegations =
             Self { file: name.to_owned(), time: date::of_name(name).unwrap_or(0), ..Self::default() };
-        for line in file.split(b'\n') {
-            let line = line?;
-            let line = String::from_utf8_lossy(&line);
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let fields: Vec<&str> = line.split('|').collect();
-            match fields[..] {
-                [.., "summary"] => {}
-                [version, _, serial, _, _, end, _] if version.parse::<f32>().is_ok() => {
-                    let time = date::parse(end).or_else(|| date::parse(serial));
-                    delegations.time = time.unwrap_or(delegations.time);
-                }
-                // Addresses that nobody holds, in the extended form.
-                [_, _, _, _, _, _, "available" | "reserved", ..] => {}
-                _ => match parse(&fields) {
-                    Some(delegation) => delegations.all.push(delegation),
-                    None => delegations.faults.add(Fault::LineMalformed),
-                },
-            }
-        }
+        let mut faults = Faults::default();
+        lines::each(file, &mut faults, |line| delegations.read_line(line, budget))?;
+        delegations.faults.merge(&faults);
         delegations.all.sort();
         Ok(delegations)
+    }
+
+    fn read_line(&mut self, line: &str, budget: &Budget) -> io::Result<()> {
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(());
+        }
+        let fields: Vec<&str> = line.split('|').collect();
+        match fields[..] {
+            [.., "summary"] => {}
+            [version, _, serial, _, _, end, _] if version.parse::<f32>().is_ok() => {
+                let time = date::parse(end).or_else(|| date::parse(serial));
+                self.time = time.unwrap_or(self.time);
+            }
+            // Addresses that nobody holds, in the extended form.
+            [_, _, _, _, _, _, "available" | "reserved", ..] => {}
+            _ => match parse(&fields) {
+                Some(delegation) => {
+                    budget.take(delegation.memory_bytes())?;
+                    self.all.push(delegation);
+                }
+                None => self.faults.add(Fault::LineMalformed),
+            },
+        }
+        Ok(())
     }
 }
 
@@ -136,6 +160,21 @@ pub(crate) fn last_address(prefix: Prefix) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A few kilobytes of gzip can hold millions of delegations.
+    #[test]
+    fn delegations_without_end_are_refused_within_the_budget() {
+        let line = b"r||asn|1|1||a\n";
+        let read = |lines: usize| {
+            let budget = Budget::new(10_000 * 2 * size_of::<Delegation>() as u64);
+            Delegations::read_within(&line.repeat(lines)[..], "x", &budget)
+        };
+        assert_eq!(read(5_000).unwrap().all.len(), 5_000);
+        assert_eq!(read(10_001).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        let endless = [&b"r|US|asn|1|1|20150201|"[..], &vec![b'a'; 1 << 20][..], b"\n", line].concat();
+        let found = Delegations::read(&endless[..], "x").unwrap();
+        assert_eq!((found.all.len(), found.faults.count(Fault::LineMalformed)), (1, 1));
+    }
 
     #[test]
     fn all_kinds_of_lines_are_read() {

@@ -1,6 +1,6 @@
 //! What a reader could not use, counted by reason.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, io};
 
 use serde::Serialize;
 
@@ -44,8 +44,15 @@ faults! {
     UnknownRelation, true, "a relation between two ASes is unknown";
     EmptyPath, false, "a route has an empty AS_PATH: it begins at the collector";
     OtherRecord, false, "a record of a type that holds no routes";
+    OldRecord, false, "a record of BGP in a deprecated format (RFC 6396, appendix B), which is not read";
     OtherMessage, false, "a BGP message that is no update";
     OtherFamily, false, "routes that are not unicast routes of IPv4 or IPv6";
+}
+
+/// Whether a decompressor says that its input is wrong or ends too early.
+pub(crate) fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | Other | UnexpectedEof)
 }
 
 /// How often each reason occurred.

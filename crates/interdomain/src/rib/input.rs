@@ -11,7 +11,7 @@ use super::{
     fault::Faults,
     read,
     relations::Relations,
-    source::{self, Format},
+    source::{self, Format, Stranger},
     store::{
         self, Store, StoreError,
         parquet::Parquet,
@@ -25,12 +25,8 @@ use super::{
 pub enum InputError {
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error(
-        "{}: this is no routing table or updates (MRT), no relations between ASes, no delegations, and nothing that \
-         `treecast rib read` wrote",
-        path.display()
-    )]
-    Unknown { path: PathBuf },
+    #[error("{}: {what}", path.display())]
+    Unknown { path: PathBuf, what: Stranger },
     #[error("{}: nothing in it could be read: {}", path.display(), reasons(faults))]
     Nothing { path: PathBuf, faults: Faults },
     #[error("{}: it holds nothing of {day}; it holds {}", path.display(), held.join(", "))]
@@ -40,7 +36,11 @@ pub enum InputError {
 }
 
 fn reasons(faults: &Faults) -> String {
-    if faults.0.is_empty() { "it is empty".into() } else { faults.to_string() }
+    match faults {
+        faults if faults.0.is_empty() => "it has no records".into(),
+        faults if faults.errors() == 0 => format!("{faults}; name a file with routes"),
+        faults => format!("{faults}; fetch it again"),
+    }
 }
 
 /// A file that a person named, opened as far as is needed to know what it holds.
@@ -60,7 +60,7 @@ impl Input {
         }
         let failed = |source| InputError::Io { path: path.clone(), source };
         match source::open(&path).map_err(failed)?.format {
-            Format::Unknown => Err(InputError::Unknown { path }),
+            Format::Unknown(what) => Err(InputError::Unknown { path, what }),
             Format::Sqlite => Self::wanted(Box::new(Sqlite::open(&path)?), path, day),
             _ => Ok(Self::File(path)),
         }
@@ -139,7 +139,10 @@ pub fn read_file(path: &Path, threads: usize) -> Result<Content, InputError> {
             let is_empty = delegations.all.is_empty();
             (Content::Delegations(delegations), is_empty)
         }
-        Format::Sqlite | Format::Unknown => return Err(InputError::Unknown { path: path.to_owned() }),
+        Format::Unknown(what) => return Err(InputError::Unknown { path: path.to_owned(), what }),
+        Format::Sqlite => {
+            return Err(InputError::Unknown { path: path.to_owned(), what: Stranger::Store });
+        }
     };
     match is_empty {
         true => Err(InputError::Nothing { path: path.to_owned(), faults: content.faults().clone() }),
@@ -166,8 +169,9 @@ mod tests {
                 .unwrap_err()
                 .to_string()
         };
-        assert!(refused(&write("page.html", b"<html>")).contains("page.html: this is no routing table"));
-        assert!(refused(&write("empty", b"")).contains("no routing table"));
+        assert!(refused(&write("page.html", b"<html>")).contains("page.html: this is a web page"));
+        assert!(refused(&write("empty", b"")).contains("empty: the file is empty: fetch it again"));
+        assert!(refused(&write("text", b"hello")).contains("text: this is no routing table"));
         let header = Header { time: 1, kind: 13, subtype: 2, length: 3 }.to_wire();
         let said = refused(&write("short.mrt", &[&header[..], &[0; 3]].concat()));
         assert!(said.contains("nothing in it could be read: a record ends inside a field (once)"), "{said}");

@@ -13,12 +13,14 @@
 
 pub mod analysis;
 mod asn;
+mod budget;
 pub use treecast_measure::date;
 pub mod delegations;
 pub mod dump;
 pub mod family;
 mod fault;
 pub mod input;
+mod lines;
 pub mod mrt;
 pub mod page;
 pub mod paper;

@@ -9,8 +9,10 @@ use std::{
 };
 
 use super::{
+    budget::Budget,
     date,
     fault::{Fault, Faults},
+    lines,
 };
 
 /// How two ASes are related.
@@ -49,23 +51,36 @@ pub struct Relations {
 }
 
 impl Relations {
-    /// Reads a file. Lines that say nothing are counted in `faults`. Fails only if the file cannot be read.
+    /// Reads a file. Lines that say nothing are counted in `faults`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or holds more relations than the Internet has by far.
     pub fn read(file: impl BufRead, name: &str) -> io::Result<Self> {
+        Self::read_within(file, name, &Budget::of_text())
+    }
+
+    fn read_within(file: impl BufRead, name: &str, budget: &Budget) -> io::Result<Self> {
+        /// Memory, in bytes, of a pair in the map.
+        const PAIR_BYTES: usize = 24;
         let mut relations = Self { file: name.to_owned(), ..Self::default() };
         relations.time = date::of_name(name).unwrap_or(0);
-        for line in file.split(b'\n') {
-            let line = line?;
-            let line = String::from_utf8_lossy(&line);
-            let line = line.trim();
+        let mut faults = Faults::default();
+        lines::each(file, &mut faults, |line| {
             match line.strip_prefix('#') {
                 Some(comment) if relations.time == 0 => relations.time = date::of_name(comment).unwrap_or(0),
                 None if !line.is_empty() => match parse(line) {
-                    Ok((pair, relation)) => _ = relations.pairs.insert(pair, relation),
+                    Ok((pair, relation)) => {
+                        if relations.pairs.insert(pair, relation).is_none() {
+                            budget.take(PAIR_BYTES)?;
+                        }
+                    }
                     Err(fault) => relations.faults.add(fault),
                 },
                 _ => {}
             }
-        }
+            Ok(())
+        })?;
+        relations.faults.merge(&faults);
         Ok(relations)
     }
 
@@ -104,6 +119,17 @@ fn parse(line: &str) -> Result<((u32, u32), Relation), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn relations_without_end_are_refused_within_the_budget() {
+        let text: String = (0..2_000).map(|asn| format!("{asn}|{}|-1\n", asn + 1)).collect();
+        let read = |bytes| Relations::read_within(text.as_bytes(), "x", &Budget::new(bytes));
+        assert_eq!(read(2_000 * 24).unwrap().pairs.len(), 2_000);
+        assert_eq!(read(1_999 * 24).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        let same = "1|2|-1\n".repeat(2_000);
+        let found = Relations::read_within(same.as_bytes(), "x", &Budget::new(24)).unwrap();
+        assert_eq!(found.pairs.len(), 1, "equal lines take no memory");
+    }
 
     #[test]
     fn both_forms_are_read_and_what_is_unknown_is_counted() {

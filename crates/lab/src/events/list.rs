@@ -310,7 +310,10 @@ mod tests {
         assert!(
             refused(r#"{ at = "3s", nodes = "n", fault = "down" }"#).starts_with("unknown field `nodes`")
         );
-        assert!(refused(r#"{ at = "soon", link = "n", fault = "down" }"#).starts_with("time `soon`"));
+        assert_eq!(
+            refused(r#"{ at = "soon", link = "n", fault = "down" }"#),
+            "expected a time from 0s to 1d, like 500ms, 90s, 15m or 2h"
+        );
     }
 
     #[test]

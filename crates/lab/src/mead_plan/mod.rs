@@ -184,7 +184,7 @@ mod tests {
 
     const ALL: Options = Options { max: None, payload_bytes: None, support: None };
 
-    /// Issue 4, "Shows", 2: what the testbed allows at all.
+    /// The shares of traffic that the testbed allows at all.
     #[test]
     fn uc2_keeps_to_what_the_thesis_measured_and_the_revision_to_less() {
         let rows = rows("uc2", &ALL);

@@ -36,6 +36,7 @@ use std::net::IpAddr;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use treecast_host::text::line_of;
 
 use super::check::check_count;
 use super::draft::{Draft, DraftMember, DraftNetwork, DraftNode};
@@ -273,7 +274,7 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn line(&self, offset: usize) -> usize {
-        1 + self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+        line_of(self.text, offset)
     }
 }
 

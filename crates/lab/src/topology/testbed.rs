@@ -16,6 +16,7 @@ use std::net::Ipv6Addr;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use treecast_host::text::line_of;
 
 use super::check::check_count;
 use super::draft::{Draft, DraftMember, DraftNetwork, DraftNode};
@@ -196,9 +197,10 @@ impl Source<'_> {
     ) -> Result<Vec<(usize, T)>, SpecError> {
         let read = |element: &&RawValue| {
             let offset = (element.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
-            let before = self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count();
-            let value = serde_json::from_str(element.get()).map_err(|error| self.refused(&error, before))?;
-            Ok((before + 1, value))
+            let line = line_of(self.text, offset);
+            let value =
+                serde_json::from_str(element.get()).map_err(|error| self.refused(&error, line - 1))?;
+            Ok((line, value))
         };
         elements.iter().map(read).collect()
     }
@@ -241,7 +243,7 @@ impl Source<'_> {
         });
         parsed.ok_or_else(|| {
             let at = self.text.find(key).unwrap_or(0);
-            let line = 1 + self.text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+            let line = line_of(self.text, at);
             SpecError::new(
                 self.path,
                 line,

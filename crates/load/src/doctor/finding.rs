@@ -42,6 +42,8 @@ pub enum Kind {
     NoMulticastRouting,
     /// Groups of some scopes do not arrive.
     Scope,
+    /// Some groups of a scope do not arrive, and others of the same scope do.
+    SomeGroups,
     /// Nothing arrives, and no more is known.
     Lost,
     /// Groups lose packets at a rate that unicast bears.
@@ -138,8 +140,12 @@ pub enum Advice {
     ShorterPackets,
     /// Packets that list their receivers in a routing header do not arrive.
     NotMead,
+    /// Some groups arrive, and others do not.
+    OtherGroup,
     /// Multicast does not reach everybody.
     NotMulticast,
+    /// Nothing is known, because the host took no part in the tests.
+    Unknown,
     /// No fanout works.
     Nothing,
 }
@@ -198,7 +204,9 @@ pub fn joined(findings: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
 /// What usually follows for a session.
 fn advice(kind: Kind) -> Advice {
     match kind {
-        Kind::NoInterface | Kind::Unreachable => Advice::Nothing,
+        Kind::NoInterface => Advice::Nothing,
+        Kind::Unreachable => Advice::Unknown,
+        Kind::SomeGroups => Advice::OtherGroup,
         Kind::MissingRoute
         | Kind::Flooding
         | Kind::Fragments
@@ -268,6 +276,9 @@ fn todo(kind: Kind) -> String {
         }
         Kind::NoMulticastRouting => "enable multicast routing on these routers: PIM, or `treecast mroute`",
         Kind::Scope => "choose a group of a scope that arrives, or change the scope boundary of the routers",
+        Kind::SomeGroups => {
+            "name a group that arrives; look at the switches' table of groups (it may be full, or two groups may share an entry), and at their filters"
+        }
         Kind::Lost => {
             "run the doctor as root on all hosts, and with a third host on each LAN: it can then say where packets get lost"
         }

@@ -9,3 +9,9 @@ pub mod host;
 pub mod network;
 mod packet;
 pub mod trace;
+
+/// Reads a packet and the probe in it, and says nothing of them: for tests with random bytes.
+pub(crate) fn read_packet(bytes: &[u8]) {
+    let packets = [packet::Packet::in_frame(bytes, true), packet::Packet::parse(bytes)];
+    packets.iter().flatten().for_each(|packet| network::read_probe(packet.payload));
+}

@@ -12,12 +12,13 @@ use super::{
     program::ProgramEnd,
     recording::{Recording, Start},
 };
+use crate::csv::field;
 
 /// Writes CSV: a heading, and a line for each sample with the seconds since the start and the value of every
 /// series.
 pub fn csv(recording: &Recording, to: &mut impl Write) -> Result<(), MonitorError> {
     let mut heading = vec!["seconds".to_owned()];
-    heading.extend(recording.series.iter().map(|name| csv_field(name)));
+    heading.extend(recording.series.iter().map(|name| field(name).into_owned()));
     let mut values: Vec<Option<i64>> = vec![None; recording.series.len()];
     writeln!(to, "{}", heading.join(",")).map_err(MonitorError::Export)?;
     recording.samples(|at, changes| {
@@ -139,14 +140,6 @@ fn unix_ns(start: &Start) -> u64 {
 
 fn decimal_seconds(at: Duration) -> String {
     format!("{}.{:06}", at.as_secs(), at.subsec_micros())
-}
-
-fn csv_field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }
 
 /// Quotes a text for SQL. SQL has no escape for a zero byte, and SQLite's shell would end the statement there.

@@ -12,6 +12,7 @@ use plotters::{
 };
 
 use super::{Ink, Mark, Plot, Style, axis::Axis, escape};
+use crate::csv::Csv;
 
 const SCALE: f64 = 4.0;
 /// The width of a sheet for a page of usual width, in points.
@@ -82,6 +83,8 @@ pub struct Canvas<'a> {
     names: Names,
     /// SVG elements that show values when a reader points at a mark, in the sheet's own pixels.
     hovers: RefCell<String>,
+    /// The places of all lines and marks: the series, x and y.
+    drawn: RefCell<Vec<(String, f64, f64)>>,
 }
 
 /// The names of the values that are shown when a reader points at a mark.
@@ -109,7 +112,7 @@ impl Sheet<'_> {
         let head = Head::of(&self);
         // The size is in whole pixels, so that the size that plotters writes is known.
         let height = (self.height + head.added).round();
-        let hovers;
+        let (hovers, csv);
         {
             let size = ((self.width * SCALE) as u32, (height * SCALE) as u32);
             let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
@@ -130,6 +133,7 @@ impl Sheet<'_> {
                     y: self.y_label.to_owned(),
                 },
                 hovers: RefCell::default(),
+                drawn: RefCell::default(),
             };
             canvas.heading(&self, &head);
             canvas.grid(x.1, y.1);
@@ -137,13 +141,14 @@ impl Sheet<'_> {
             draw(&canvas);
             let _ = canvas.area.present();
             hovers = canvas.hovers.take();
+            csv = canvas.csv();
         }
         let svg = svg.replacen("</svg>", &format!("<g class=\"hover\">{hovers}</g>\n</svg>"), 1);
         let width = self.width;
         let drawn = format!("width=\"{}\" height=\"{}\"", width * SCALE, height * SCALE);
         let shown = format!("width=\"{width}\" height=\"{height}\"");
         let svg = svg.replacen(&drawn, &shown, 1);
-        Plot { name: file_name(&self.name), title: self.title, svg, width, table: None }
+        Plot { name: file_name(&self.name), title: self.title, svg, width, table: None, csv }
     }
 }
 
@@ -239,6 +244,7 @@ impl Canvas<'_> {
     fn whole_line(&self, points: &[(f64, f64)], ink: Ink, width: f64) {
         let step = points.len().div_ceil(MOST_HOVERS_OF_A_LINE).max(1);
         points.iter().step_by(step).for_each(|point| self.hover(*point, ink));
+        points.iter().for_each(|point| self.note_drawn(*point, ink));
         let points: Vec<_> = points.iter().map(|&(x, y)| (self.x_at(x), self.y_at(y))).collect();
         self.line_at(&points, ink, width);
     }
@@ -258,6 +264,7 @@ impl Canvas<'_> {
     /// Draws a point, filled or hollow.
     pub fn mark(&self, at: (f64, f64), style: Style, size: f64, filled: bool) {
         self.hover(at, style.ink);
+        self.note_drawn(at, style.ink);
         self.mark_at((self.x_at(at.0), self.y_at(at.1)), style, size, filled);
     }
 
@@ -283,6 +290,7 @@ impl Canvas<'_> {
     pub fn bar(&self, y: f64, value: f64, height: f64, ink: Ink) {
         let start = self.x.start();
         self.hover((value, y), ink);
+        self.note_drawn((value, y), ink);
         self.filled((value.min(start), value.max(start)), y, height, ink);
     }
 
@@ -317,10 +325,32 @@ impl Canvas<'_> {
         ((left + 1.5, top + 1.5), (right - 1.5, bottom - 1.5))
     }
 
+    /// The name of the series that is drawn in a colour.
+    fn series_of(&self, ink: Ink) -> Option<&str> {
+        self.names.legend.iter().find(|(_, style)| style.ink == ink).map(|(name, _)| name.as_str())
+    }
+
+    fn note_drawn(&self, (x, y): (f64, f64), ink: Ink) {
+        let series = self.series_of(ink).unwrap_or_default().to_owned();
+        self.drawn.borrow_mut().push((series, x, y));
+    }
+
+    /// The places of all lines and marks. Empty where an axis has no values, but words.
+    fn csv(&self) -> String {
+        let drawn = self.drawn.borrow();
+        if drawn.is_empty() || self.x.ticks.is_empty() || self.y.ticks.is_empty() {
+            return String::new();
+        }
+        let mut csv = Csv::new(&["series", &self.names.x, &self.names.y]);
+        for (series, x, y) in drawn.iter() {
+            csv.row([series.clone(), x.to_string(), y.to_string()]);
+        }
+        csv.finish()
+    }
+
     /// Shows the values and the series of a place when a reader points at it.
     fn hover(&self, at: (f64, f64), ink: Ink) {
-        let series =
-            self.names.legend.iter().find(|(_, style)| style.ink == ink).map(|(name, _)| name.as_str());
+        let series = self.series_of(ink);
         // An axis of rows has words of its own, and no value to show.
         let value = |axis: &Axis, name: &str, value: f64, text: TickText<'_>| {
             (!axis.ticks.is_empty()).then(|| {

@@ -26,6 +26,9 @@ pub struct Plot {
     pub width: f64,
     /// The values that are drawn, where no other table of the report has them.
     pub table: Option<Table>,
+    /// All values that are drawn, as comma-separated values (RFC 4180) with a heading, for a spreadsheet. Empty: the plot
+    /// is a drawing.
+    pub csv: String,
 }
 
 /// Escapes a text for HTML or SVG, also for the value of a quoted attribute.

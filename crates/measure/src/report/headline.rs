@@ -6,10 +6,15 @@ use crate::{
     words::value_in_words,
 };
 
-/// One sentence for each network.
+/// One sentence for each network, and one that explains the asterisk if there is one.
 pub fn sentences(frame: &Frame) -> Vec<String> {
-    headlines(frame).iter().map(Headline::sentence).collect()
+    let headlines = headlines(frame);
+    let star = headlines.iter().any(Headline::has_star).then(|| STAR.to_owned());
+    headlines.iter().map(Headline::sentence).chain(star).collect()
 }
+
+/// What an asterisk means.
+const STAR: &str = "* The machine was at its limit in these runs: they might be faster on a larger one.";
 
 /// Writes one card for each network.
 pub fn write_cards(page: &mut Page, frame: &Frame) {
@@ -58,11 +63,17 @@ impl Headline {
         self.other.seconds / self.fastest.seconds
     }
 
+    fn has_star(&self) -> bool {
+        self.fastest.is_saturated || self.other.is_saturated
+    }
+
     fn told(&self) -> String {
-        let star = if self.fastest.is_saturated || self.other.is_saturated { " *" } else { "" };
+        let star = if self.has_star() { " *" } else { "" };
         let [ours, theirs] = [&self.fastest, &self.other].map(|delivery| quantity(delivery.seconds, "s"));
-        let mut told =
-            format!("was the fastest: {ours} on average, {} took {theirs}{star}.", self.other.delivery);
+        let mut told = format!(
+            "was the fastest: the median receiver took {ours}, with {} {theirs}{star}.",
+            self.other.delivery
+        );
         if let Some((few, many)) = self.fastest.sent.zip(self.other.sent) {
             told += &format!(" The sender sent {} instead of {}.", quantity(few, "B"), quantity(many, "B"));
         }
@@ -120,7 +131,7 @@ fn headline(frame: &Frame, mut cell: Vec<Condition>) -> Option<Headline> {
     Some(Headline { cell: words.collect::<Vec<_>>().join(" · "), fastest, other })
 }
 
-/// The means of a delivery. `None` if a copy is missing or not whole, so that an incomplete delivery cannot be the fastest.
+/// The medians of a delivery. `None` if a copy is missing or not whole, so that an incomplete delivery cannot be the fastest.
 fn of_delivery(frame: &Frame, cell: &[Condition], delivery: &Condition) -> Option<Delivery> {
     let conditions: Vec<&Condition> = cell.iter().chain([delivery]).collect();
     let runs: Vec<_> =
@@ -128,16 +139,17 @@ fn of_delivery(frame: &Frame, cell: &[Condition], delivery: &Condition) -> Optio
     let rows = |measure: &'static str| {
         runs.iter().flat_map(move |run| run.rows.iter().filter(move |row| row.measure == measure))
     };
-    let mean = |measure| {
+    // The statistic of the plots of boxes and of the heat maps.
+    let median = |measure| {
         let values: Option<Vec<f64>> = rows(measure).map(|row| row.value).collect();
-        Some(Summary::of(&values?)?.mean)
+        Some(Summary::of(&values?)?.median)
     };
     let is_whole = rows("missing").all(|row| row.value == Some(0.0));
     is_whole.then_some(())?;
     Some(Delivery {
         delivery: delivery.values[0].clone(),
-        seconds: mean("time")?,
-        sent: mean("sender_bytes"),
+        seconds: median("time")?,
+        sent: median("sender_bytes"),
         is_saturated: runs.iter().any(|run| run.is_saturated),
     })
 }

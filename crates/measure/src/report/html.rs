@@ -75,10 +75,10 @@ impl Page {
     pub fn plot(&mut self, plot: Plot, narrow: Option<Plot>) {
         match narrow.filter(|narrow| narrow.width < plot.width) {
             Some(narrow) => {
-                self.raw(&format!("<figure class=\"wide\">{}</figure>", inline_svg(&plot)));
-                self.raw(&format!("<figure class=\"narrow\">{}</figure>", inline_svg(&narrow)));
+                self.raw(&figure("wide", &plot, &plot.csv));
+                self.raw(&figure("narrow", &narrow, &plot.csv));
             }
-            None => self.raw(&format!("<figure>{}</figure>", inline_svg(&plot))),
+            None => self.raw(&figure("plot", &plot, &plot.csv)),
         }
         self.folded_tables("Table: the values of this plot", plot.table.as_slice());
         self.plots.push(plot);
@@ -129,10 +129,11 @@ impl Page {
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <title>{title}</title>\n<style>\n{colours}{style}</style>\n</head>\n<body>\n\
-             <nav>{contents}</nav>\n<main>\n{body}</main>\n</body>\n</html>\n",
+             <nav>{contents}</nav>\n<main>\n{body}</main>\n<script>\n{script}</script>\n</body>\n</html>\n",
             title = escape(title),
             colours = colour_sheet(),
             style = include_str!("style.css"),
+            script = include_str!("save.js"),
             body = self.body,
         );
         Report { html, plots: self.plots }
@@ -186,7 +187,7 @@ fn table_html(table: &Table, styles: &Styles) -> String {
 fn cell_html(cell: &Cell, styles: &Styles) -> String {
     let text = escape(&cell.text);
     match cell.mark {
-        Mark::Plain => text,
+        Mark::Plain => with_whole_dates(&text),
         Mark::Delivery => {
             let colour = styles.of(&cell.text).ink.variable();
             format!("<span class=\"delivery\" style=\"--c:var({colour})\">{text}</span>")
@@ -195,6 +196,37 @@ fn cell_html(cell: &Cell, styles: &Styles) -> String {
         Mark::Warning => format!("<span class=\"bad\">{text}</span>"),
         Mark::Muted => format!("<span class=\"muted\">{text}</span>"),
     }
+}
+
+/// The text with words such as `2012-12-01` kept in one line, where others wrap.
+fn with_whole_dates(text: &str) -> String {
+    let is_date = |word: &str| word.contains('-') && word.starts_with(|letter: char| letter.is_ascii_digit());
+    if !text.split(' ').any(is_date) {
+        return text.to_owned();
+    }
+    let words = text.split(' ').map(|word| match is_date(word) {
+        true => format!("<span class=\"whole\">{word}</span>"),
+        false => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// A plot with buttons that save it. The page's script makes the files from what the page holds, and without a network.
+fn figure(class: &str, plot: &Plot, csv: &str) -> String {
+    let mut formats = vec!["PNG", "SVG"];
+    if !csv.is_empty() {
+        formats.push("CSV");
+    }
+    let buttons: String = formats
+        .iter()
+        .map(|format| format!("<button type=\"button\" data-save=\"{format}\">{format}</button>"))
+        .collect();
+    format!(
+        "<figure class=\"{class}\" data-name=\"{}\" data-csv=\"{}\">{}<p class=\"save\">Save as {buttons}</p></figure>",
+        escape(&plot.name),
+        escape(&csv.replace('\r', "")),
+        inline_svg(plot)
+    )
 }
 
 /// The plot as a part of a page: as wide as the page allows, and in the page's colours.
@@ -221,7 +253,7 @@ fn colour_sheet() -> String {
         Ink::all().map(|ink| format!("{}:#{:06X};", ink.variable(), value(ink))).collect()
     };
     format!(
-        ":root{{color-scheme:light dark;{}}}\n@media (prefers-color-scheme:dark){{:root{{{}}}}}\n",
+        ":root{{color-scheme:light dark;{}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}\n",
         variables(Ink::light),
         variables(Ink::dark)
     )
@@ -271,7 +303,29 @@ mod tests {
         page.picture(nasty, nasty);
         page.end_section();
         let report = page.finish(nasty);
-        assert!(!report.html.contains("<script") && !report.html.contains("alert('"), "{}", report.html);
+        // The page's own script is the only one.
+        assert_eq!(report.html.matches("<script").count(), 1, "{}", report.html);
+        assert!(!report.html.contains("alert('"), "{}", report.html);
+    }
+
+    /// A plot can be saved as a picture and its values as a table, whatever it is called and whatever its values are.
+    #[test]
+    fn a_plot_has_buttons_that_save_it_and_its_values() {
+        let plot = Plot {
+            name: "a-b".into(),
+            title: "t".into(),
+            svg: "<svg width=\"4\" height=\"3\" viewBox=\"0 0 4 3\"></svg>".into(),
+            width: 4.0,
+            table: None,
+            csv: "x,\"<b>\"\r\n1,2\r\n".into(),
+        };
+        let mut page = Page::default();
+        page.plot(plot.clone(), None);
+        page.plot(Plot { csv: String::new(), ..plot }, None);
+        let html = page.finish("t").html;
+        let buttons = |format: &str| html.matches(&format!("data-save=\"{format}\"")).count();
+        assert_eq!([buttons("PNG"), buttons("SVG"), buttons("CSV")], [2, 2, 1]);
+        assert!(html.contains("data-csv=\"x,&quot;&lt;b&gt;&quot;\n1,2\n\""), "{html}");
     }
 
     #[test]

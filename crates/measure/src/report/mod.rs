@@ -37,12 +37,24 @@ pub struct ReportInput {
     pub findings: Vec<Finding>,
     /// Sentences for the reader.
     pub notes: Vec<String>,
+    /// What the names of networks, schedules and deliveries mean. Those that no shown run has are left out.
+    pub names: Vec<Named>,
     /// The loss and delay of each network that has any, such as `L20: 5% loss at 20 nodes`.
     pub impairments: Vec<String>,
     /// The plots that the experiment's file asks for.
     pub plots: Vec<PlotSpec>,
     /// The papers whose figures are drawn in the plots.
     pub papers: Papers,
+}
+
+/// A name that runs have as the value of a parameter, and what it means.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// The parameter, such as `network`.
+    pub parameter: String,
+    /// Its value, or a word of it.
+    pub name: String,
+    pub meaning: String,
 }
 
 /// An SVG drawing of a network.

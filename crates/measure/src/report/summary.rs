@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, time::SystemTime};
 
-use super::{ReportInput, Verdict, generic, headline, html::Page};
+use super::{Named, ReportInput, Verdict, generic, headline, html::Page};
 use crate::{
     db::{Run, Status},
     frame::Frame,
@@ -24,6 +24,21 @@ pub fn write_head(page: &mut Page, runs: &[Run], frame: &Frame, input: &ReportIn
     for note in &input.notes {
         page.paragraph(note);
     }
+    names(page, frame, input);
+}
+
+/// What the names in this report mean.
+fn names(page: &mut Page, frame: &Frame, input: &ReportInput) {
+    let vocabulary = frame.vocabulary();
+    let is_shown = |named: &&Named| {
+        let mut values = vocabulary.values_of(&named.parameter).into_iter();
+        values.any(|value| value == named.name || value.split(' ').any(|word| word == named.name))
+    };
+    let mut table = Table::new("What the names mean", &["<NAME", "<MEANING"]);
+    for named in input.names.iter().filter(is_shown) {
+        table.rows.push(vec![Cell::from(named.name.as_str()), named.meaning.as_str().into()]);
+    }
+    page.folded_tables("What the names of networks, schedules and deliveries mean", &[table]);
 }
 
 /// Writes the claims, and how to repeat the experiment. They follow the plots, which say more at a glance.

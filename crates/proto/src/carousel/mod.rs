@@ -1,7 +1,7 @@
 //! Carousel: the same objects again and again until nobody listens, without any feedback but that
 //! of multicast itself (librecast-updates-2022, 2.2 and A.3).
 //!
-//! One loop is every object once. Before an object's first block, and every [`ANNOUNCE_BYTES`] of it,
+//! One loop is every object once, and no loop keeps step with what loses packets (`turns.rs`). Before an object's first block, and every [`ANNOUNCE_BYTES`] of it,
 //! go [`Contents`], Begin-of-File and, once it is known, [`Digest`], so that a receiver may join at any
 //! moment; behind its last block go End-of-File and Digest. A receiver keeps what it has not, goes on
 //! through as many loops as it takes, and leaves when it has them all.
@@ -43,12 +43,13 @@ mod receiver;
 mod ring;
 mod said;
 mod sender;
+mod turns;
 
 pub use iotup::iotup_inputs;
 pub use proofs::{Proofs, block_hash, copies};
 pub use receiver::{Progress, Receiver, ReceiverConfig};
 pub use ring::SenderConfig;
-pub use sender::Sender;
+pub use sender::{End, Sender};
 
 /// How many bytes of an object are sent between two announcements of it. At 10 Mbit/s a receiver that joins
 /// waits less than a second for an announcement, and announcements take 0.04 % of the rate.

@@ -12,6 +12,7 @@ use super::{
     ANNOUNCE_BYTES,
     lacks::{Lacks, Sent, WholeLoops},
     pass::Pass,
+    turns::Turns,
 };
 use crate::{
     Instant,
@@ -89,8 +90,12 @@ pub(super) struct Ring {
     loops: u64,
     /// The pass of a loop of repair symbols; always the first one in other loops.
     pass: Pass,
-    /// Where each loop and pass begins: an object's index, and a position in it.
+    /// Where the pass began: an object's index, and a position in it.
     start: (usize, u64),
+    /// Where the next passes begin.
+    turns: Turns,
+    /// The most bytes of the next run, which is the first one of a pass. `None`: that of all runs.
+    first_run_len: Option<u64>,
     /// Nothing of the loop has been sent.
     is_fresh: bool,
     /// The loop that is next begins then, or later.
@@ -162,7 +167,12 @@ impl Ring {
             Object { file, begin, hash: None, withdrawn: None, lacks }
         };
         let total = objects.iter().map(|begin| begin.file_size).fold(0, u64::saturating_add);
-        let start = place(&config, &objects);
+        let start = place(config.start, config.block_len, objects.iter().map(|begin| begin.file_size));
+        let number = match to {
+            Destination::Slower(number) => number,
+            _ => 0,
+        };
+        let seed = config.start ^ u64::from(config.session.0) << 8 ^ u64::from(number);
         let mut ring = Self {
             to,
             max_run_len: max_run_len.into(),
@@ -172,6 +182,8 @@ impl Ring {
             loops: 0,
             pass: Pass::default(),
             start,
+            turns: Turns::new(seed, config.block_len, total, config.start),
+            first_run_len: None,
             is_fresh: true,
             next_loop: Instant::ZERO,
             at: Place::at(start),
@@ -316,7 +328,7 @@ impl Ring {
             return None;
         }
         if std::mem::take(&mut self.is_fresh) {
-            self.next_loop = now + SHORTEST_LOOP;
+            self.next_loop = now + self.turns.pause(SHORTEST_LOOP);
             if let Some(whole_loops) = &mut self.whole_loops {
                 whole_loops.begin(now, self.objects.iter().any(|object| object.lacks.has_reports()));
             }
@@ -419,7 +431,7 @@ impl Ring {
         let object = &self.objects[self.at.object];
         let (file, size) = (object.file, object.begin.file_size);
         let end = if self.is_before_start() { self.start.1 } else { size };
-        let (to, most) = (self.to, self.max_run_len);
+        let (to, most) = (self.to, self.first_run_len.unwrap_or(self.max_run_len));
         let Some(layout) = self.fountain() else {
             let end = match &self.whole_loops {
                 Some(_) => object.lacks.next(self.at.position).map_or(self.at.position, |bytes| bytes.end),
@@ -450,7 +462,7 @@ impl Ring {
     }
 
     fn go_on(&mut self, position: u64) {
-        self.at.position = position;
+        (self.at.position, self.first_run_len) = (position, None);
         if position > 0 && (self.at.object, position) == self.start {
             self.finish_pass();
         }
@@ -465,7 +477,9 @@ impl Ring {
             let object = &self.objects[self.at.object];
             let end = match (&object.withdrawn, object.hash) {
                 (Some(reason), _) => {
-                    vec![Message::Contents(self.contents), Message::Withdraw(reason.clone())]
+                    // Some may never have heard what the object is.
+                    let begin = Message::BeginOfFile(object.begin.clone());
+                    vec![Message::Contents(self.contents), begin, Message::Withdraw(reason.clone())]
                 }
                 (None, Some(hash)) => vec![Message::EndOfFile, Message::Digest(Digest::unsigned(hash))],
                 (None, None) => vec![Message::EndOfFile],
@@ -483,7 +497,7 @@ impl Ring {
         match self.pass.next().filter(|_| self.is_fountain()) {
             Some(next) => {
                 self.pass = next;
-                self.at = Place::at(self.start);
+                self.turn();
             }
             None => self.finish_loop(),
         }
@@ -500,7 +514,7 @@ impl Ring {
         self.loops += u64::from(counts);
         self.whole_loops.iter_mut().filter(|_| counts && has_indexes).for_each(WholeLoops::count);
         self.pass = Pass::default();
-        self.align();
+        self.turn();
         self.is_fresh = true;
         self.has_looped = counts || self.has_nothing();
     }
@@ -508,6 +522,23 @@ impl Ring {
     /// Whether every object is withdrawn, so that nothing is left to send.
     pub fn has_nothing(&self) -> bool {
         self.objects.iter().all(|object| object.withdrawn.is_some())
+    }
+
+    /// Goes to the place where the next pass begins, which does not keep step with the one before.
+    fn turn(&mut self) {
+        // Where receivers report, an index goes before its object.
+        if self.whole_loops.is_none() {
+            let offset = if self.is_fountain() { self.turns.anywhere() } else { self.turns.shortly_before() };
+            let sizes = self.objects.iter().map(|object| object.begin.file_size);
+            self.start = place(offset, self.config.block_len, sizes);
+            self.first_run_len = Some(self.turns.first_run_len(self.max_run_len));
+        }
+        self.at = Place::at(self.start);
+        self.align();
+        if self.speaks() && !self.has_nothing() {
+            let contents = (self.objects[self.at.object].file, Message::Contents(self.contents));
+            self.messages.extend(std::iter::repeat_n(contents, self.turns.messages()));
+        }
     }
 
     /// Passes begin where a source block does.
@@ -521,16 +552,17 @@ impl Ring {
     }
 }
 
-/// The object, and the position in it, at which a loop begins: where a block does.
-fn place(config: &SenderConfig, objects: &[BeginOfFile]) -> (usize, u64) {
-    let total: u128 = objects.iter().map(|begin| u128::from(begin.file_size)).sum();
-    let mut rest = u128::from(config.start) % total.max(1);
-    for (index, begin) in objects.iter().enumerate() {
-        if rest < u128::from(begin.file_size) {
-            let block_len = u64::from(config.block_len.max(1));
+/// The object, and the position in it, at which a pass begins: where a block does. `offset`: in bytes of all objects, and
+/// beyond their end it wraps around.
+fn place(offset: u64, block_len: u16, sizes: impl Iterator<Item = u64> + Clone) -> (usize, u64) {
+    let total: u128 = sizes.clone().map(u128::from).sum();
+    let mut rest = u128::from(offset) % total.max(1);
+    for (index, size) in sizes.enumerate() {
+        if rest < u128::from(size) {
+            let block_len = u64::from(block_len.max(1));
             return (index, rest as u64 / block_len * block_len);
         }
-        rest -= u128::from(begin.file_size);
+        rest -= u128::from(size);
     }
     (0, 0)
 }

@@ -14,6 +14,19 @@ use crate::{
     object::{Destination, Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
 };
 
+/// Why a carousel ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Nobody has listened for as long as the sender waits for another listener.
+    Unheard,
+    /// As many loops have been sent as were wanted.
+    Loops,
+    /// No object is left that can be read.
+    Withdrawn,
+    /// The caller has closed it.
+    Told,
+}
+
 /// The sender of one carousel. [`crate`] says in which order to call it; the caller polls each group's [`Lane`]
 /// on its own.
 ///
@@ -31,7 +44,8 @@ pub struct Sender {
     /// When the sender ends unless somebody listens again. `None` while somebody does, and before the first listener.
     ends_at: Option<Instant>,
     loops: u64,
-    is_closing: bool,
+    /// Why the carousel is closing. `None` before it does.
+    end: Option<End>,
     has_told_end: bool,
     events: VecDeque<SenderEvent>,
 }
@@ -64,7 +78,7 @@ impl Sender {
             is_heard: false,
             ends_at: None,
             loops: 0,
-            is_closing: false,
+            end: None,
             has_told_end: false,
             events: VecDeque::new(),
             config,
@@ -74,6 +88,11 @@ impl Sender {
     /// Returns the announcement of an object.
     pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
         self.rings.first()?.announced(file)
+    }
+
+    /// Returns why the carousel ends or has ended. `None` while it goes on.
+    pub fn end(&self) -> Option<End> {
+        self.end
     }
 
     pub fn handle(&mut self, now: Instant, input: SenderInput) {
@@ -89,7 +108,7 @@ impl Sender {
             SenderInput::Withdraw { file, reason } => {
                 self.rings.iter_mut().for_each(|ring| ring.withdraw(file, &reason));
             }
-            SenderInput::Close => self.close(),
+            SenderInput::Close => self.close(End::Told),
             SenderInput::Local { file, message: Message::Lacking(lacking), .. } => {
                 for ring in &mut self.rings {
                     lacking.ranges().for_each(|bytes| ring.report(now, file, &bytes));
@@ -140,7 +159,7 @@ impl Sender {
 
     /// Lets each group go on while somebody listens to it, and ends when nobody has listened to any for long enough.
     fn follow_listeners(&mut self, now: Instant) {
-        if self.is_closing {
+        if self.end.is_some() {
             return;
         }
         for (ring, is_heard) in self.rings.iter_mut().zip(&self.listeners) {
@@ -153,7 +172,7 @@ impl Sender {
             self.events.push_back(if is_heard { SenderEvent::Started } else { SenderEvent::Paused });
         }
         if self.ends_at.is_some_and(|end| now >= end) {
-            self.close();
+            self.close(End::Unheard);
         }
     }
 
@@ -165,13 +184,15 @@ impl Sender {
             self.events.push_back(SenderEvent::Looped { loops });
         }
         let counted = self.rings[0].counted_loops();
-        if self.config.loops.is_some_and(|most| counted >= most) || self.rings[group].has_nothing() {
-            self.close();
+        if self.rings[group].has_nothing() {
+            self.close(End::Withdrawn);
+        } else if self.config.loops.is_some_and(|most| counted >= most) {
+            self.close(End::Loops);
         }
     }
 
-    fn close(&mut self) {
-        self.is_closing = true;
+    fn close(&mut self, end: End) {
+        self.end.get_or_insert(end);
         self.ends_at = None;
         self.rings.iter_mut().for_each(Ring::close);
     }
@@ -363,12 +384,49 @@ mod tests {
             "1 0..400000",
             "1 400000..700000",
         ];
-        assert_eq!(sent(&mut sender, 14), [one_loop, one_loop].concat());
-        assert_eq!(sender.rings[0].loops(), 2);
+        assert_eq!(sent(&mut sender, 7), one_loop);
+        let (file, bytes) = next_run(&mut sender);
+        assert!(file == 1 && (622_000..700_000).contains(&bytes.start), "a 32nd earlier at most: {bytes:?}");
+        assert_eq!(sender.rings[0].loops(), 1);
         sender
             .handle(NOW, SenderInput::Withdraw { file: FileId::new(SessionId(9), 1), reason: "gone".into() });
-        assert_eq!(sent(&mut sender, 3), ["0 0..400000", "0 400000..800000", "0 800000..1000000"]);
-        assert_eq!(sent(&mut sender, 6).len(), 6, "and goes round without it");
+        let rest = sent(&mut sender, 6);
+        assert!(rest.iter().all(|sent| sent.starts_with("0 ")), "it goes round without it: {rest:?}");
+    }
+
+    /// The object and the bytes of the next blocks that are sent.
+    fn next_run(sender: &mut Sender) -> (u32, std::ops::Range<u64>) {
+        let mut now = NOW;
+        loop {
+            match sender.poll(now, Lane::Group) {
+                Step::Transmit(SenderTransmit::Blocks { file, range, .. }) => return (file.index(), range),
+                Step::Wait(Some(deadline), SenderWait::Loop) => now = deadline,
+                Step::Wait(_, wait) => panic!("waits for {wait:?}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whatever the period, no block has the same place in it for ever.
+    #[test]
+    fn each_loop_sends_every_block_and_no_two_keep_step() {
+        let change = |config: &mut SenderConfig| config.max_run_lens = vec![45_000];
+        let mut sender = sender_with(change, &[1_000_000, 500, 440_000]);
+        sender.handle(NOW, HEARD);
+        // The number of the packet, from the first one on, that carries each block, by loop.
+        let (mut packet, mut places) = (0, vec![Vec::new(); 1_441]);
+        while places.iter().any(|places| places.len() < 12) {
+            let (file, bytes) = next_run(&mut sender);
+            for block in bytes.start / 1_000..bytes.end.div_ceil(1_000) {
+                places[[0, 1_000, 1_001][file as usize] + block as usize].push(packet);
+                packet += 1;
+            }
+        }
+        assert!(places.iter().all(|places| places.len() <= 13), "each loop has all of them");
+        for period in 2..=1_000 {
+            let keeps = |places: &Vec<u64>| places.iter().all(|at| at % period == places[0] % period);
+            assert!(!places.iter().any(keeps), "one of {period} packets");
+        }
     }
 
     #[test]
@@ -389,7 +447,7 @@ mod tests {
         sender.handle(NOW, HEARD);
         assert!(sent(&mut sender, 9).iter().all(|sent| !sent.contains("page")));
         sender.handle(NOW, SenderInput::Hashed { file: FileId::new(SessionId(9), 0), hash: [1; 32] });
-        let rest = sent(&mut sender, 20);
+        let rest = sent(&mut sender, 30);
         let begin = rest.iter().position(|sent| sent == "0 0..400000").expect("the second loop");
         assert_eq!(rest[begin - 4..begin], ["0 Contents", "0 BeginOfFile", "0 Digest", "0 page 0"]);
         let second = begin + rest[begin..].iter().position(|sent| sent == "0 page 1").expect("all of them");
@@ -414,6 +472,7 @@ mod tests {
         }
         assert_eq!(sender.poll(deadline, Lane::Group), Step::Event(SenderEvent::Closed));
         assert_eq!(sender.poll(deadline, Lane::Group), Step::Wait(None, SenderWait::Closed));
+        assert_eq!(sender.end(), Some(End::Unheard));
     }
 
     #[test]
@@ -421,8 +480,13 @@ mod tests {
         let mut sender = sender(&[10], true);
         sender.handle(NOW, HEARD);
         sent(&mut sender, 4);
-        assert_eq!(sender.poll(NOW, Lane::Group), Step::Wait(Some(NOW + SHORTEST_LOOP), SenderWait::Loop));
-        assert!(matches!(sender.poll(NOW + SHORTEST_LOOP, Lane::Group), Step::Transmit(_)));
+        let mut last = sender.poll(NOW, Lane::Group);
+        while !matches!(last, Step::Wait(..)) {
+            last = sender.poll(NOW, Lane::Group);
+        }
+        let Step::Wait(Some(next), SenderWait::Loop) = last else { panic!("{last:?}") };
+        assert!((NOW + SHORTEST_LOOP..=NOW + SHORTEST_LOOP * 3 / 2).contains(&next), "{next}");
+        assert!(matches!(sender.poll(next, Lane::Group), Step::Transmit(_)));
     }
 
     #[test]
@@ -444,7 +508,8 @@ mod tests {
         sent(&mut sender, 3);
         let file = FileId::new(SessionId(9), 0);
         sender.handle(NOW, SenderInput::Withdraw { file, reason: "it has shrunk".into() });
-        assert_eq!(sent(&mut sender, 5)[..3], ["0 Contents", "0 Withdraw", "0 Goodbye"]);
+        let said = ["0 Contents", "0 BeginOfFile", "0 Withdraw", "0 Goodbye"];
+        assert_eq!(sent(&mut sender, 6)[..4], said);
         assert_eq!(sender.poll(NOW, Lane::Group), Step::Event(SenderEvent::Closed));
     }
 
@@ -453,23 +518,31 @@ mod tests {
         // Two source blocks of 2,200 blocks.
         let mut sender = sender_with(|config| config.fec = true, &[4_399_999]);
         sender.handle(NOW, HEARD);
-        let all = sent(&mut sender, 11 + 14 + 1);
-        assert_eq!((&*all[0], &*all[10]), ("0 0..400000", "0 4000000..4399999"));
-        let runs = |block: u32, ends: &[u32]| -> Vec<String> {
-            ends.windows(2).map(|ends| format!("0 symbols of {block} {}..{}", ends[0], ends[1])).collect()
-        };
-        let first = [&runs(0, &[2200, 2384])[..], &runs(1, &[2200, 2384]), &runs(0, &[2384, 2567])].concat();
-        assert_eq!(all[11..14], first, "in passes");
-        let last = runs(1, &[3667, 4067, 4400]);
-        assert_eq!(all[23..25], last, "which end with the numbers of the loop");
-        assert_eq!(all[25..], runs(0, &[4400, 4584]), "the third loop goes on where the second ended");
+        let first = sent(&mut sender, 11);
+        assert_eq!((&*first[0], &*first[10]), ("0 0..400000", "0 4000000..4399999"));
+        // Numbers of the next symbols of each source block.
+        let mut next = [2_200; 2];
+        // A twelfth of each source block, and then one, two, four and four more; the next loop goes on behind that.
+        for pass in [184, 183, 367, 733, 733, 184, 183] {
+            let end = next.map(|next| next + pass);
+            while next != end {
+                let run = sent(&mut sender, 1).remove(0);
+                let words: Vec<&str> = run.split([' ', '.']).collect();
+                let [_, _, _, block, first, _, last] = words[..] else { panic!("{run}") };
+                let block: usize = block.parse().expect("a source block");
+                assert_eq!(first.parse(), Ok(next[block]), "nobody has had it: {run}");
+                next[block] = last.parse().expect("a symbol");
+                assert!(next[block] <= end[block], "in passes: {run}");
+            }
+        }
     }
 
     #[test]
     fn without_announcements_only_blocks_go_out() {
         let mut sender = sender(&[500_000], false);
         sender.handle(NOW, HEARD);
-        assert_eq!(sent(&mut sender, 3), ["0 0..400000", "0 400000..500000", "0 0..400000"]);
+        assert_eq!(sent(&mut sender, 2), ["0 0..400000", "0 400000..500000"]);
+        assert!(sent(&mut sender, 9).iter().all(|sent| sent.contains("..")), "and on");
         sender.handle(NOW, SenderInput::Close);
         let mut last = sender.poll(NOW, Lane::Group);
         while let Step::Event(SenderEvent::Looped { .. }) = last {
@@ -489,12 +562,19 @@ mod tests {
     fn it_ends_after_so_many_loops() {
         let mut sender = sender_with(|config| config.loops = Some(2), &[500_000]);
         sender.handle(NOW, HEARD);
-        assert_eq!(sent(&mut sender, 4).len(), 4, "two runs a loop");
-        let mut told = Vec::new();
-        while let Step::Event(event) = sender.poll(NOW + SHORTEST_LOOP, Lane::Group) {
-            told.push(event);
+        let (mut bytes, mut told, mut now) = (0, Vec::new(), NOW);
+        while told.last() != Some(&SenderEvent::Closed) {
+            match sender.poll(now, Lane::Group) {
+                Step::Transmit(SenderTransmit::Blocks { range, .. }) => bytes += range.end - range.start,
+                Step::Wait(Some(next), SenderWait::Loop) => now = next,
+                Step::Event(event) => told.push(event),
+                step => panic!("{step:?}"),
+            }
         }
-        assert_eq!(told, [SenderEvent::Looped { loops: 2 }, SenderEvent::Closed]);
+        assert_eq!(bytes, 1_000_000);
+        let looped = |loops| SenderEvent::Looped { loops };
+        assert_eq!(told, [SenderEvent::Started, looped(1), looped(2), SenderEvent::Closed]);
+        assert_eq!(sender.end(), Some(End::Loops));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr};
 
 use thiserror::Error;
 
-/// The list of words, in alphabetical order. Any two differ in two letters at least.
+/// The list of words, in alphabetical order. No slip of one letter, and no swap of two, makes one of another.
 const WORDS: &str = include_str!("words.txt");
 
 /// The number of words in the list.
@@ -99,27 +99,58 @@ impl FromStr for Code {
 }
 
 fn index(word: &str) -> Result<u16, CodeError> {
-    let mut known = WORDS.split_whitespace();
+    let known = WORDS.split_whitespace();
     if let Some(index) = known.clone().position(|known| known == word) {
         return Ok(index as u16);
     }
-    // Words of the list differ in two letters, so a word with one mistake is like one of them, or like two.
-    let near = known.find(|known| is_one_mistake(known, word));
-    let word = word.chars().take(20).collect();
+    let near = nearest(word, known);
+    let word = word.chars().take(MAX_TYPED_LEN).collect();
     Err(CodeError::Word { word, near })
 }
 
-/// Whether one letter more, less or another one makes one word of the other.
-fn is_one_mistake(one: &str, other: &str) -> bool {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let same = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
-    let (one, other) = (&one[same..], &other[same..]);
-    match (one, other) {
-        ([_, one @ ..], [_, other @ ..]) if one == other => true,
-        ([_, rest @ ..], all) | (all, [_, rest @ ..]) if rest == all => true,
-        (_, [_, rest @ ..]) => rest == one,
-        _ => false,
+/// The most letters of a mistyped word that are looked at and shown.
+const MAX_TYPED_LEN: usize = 20;
+
+/// The price of a slip in [`distance`]. Two neighbouring letters that are swapped are the commonest slip of all.
+const SWAPPED: usize = 2;
+const OTHER_SLIP: usize = 3;
+
+/// The known word that was probably meant. `None` if each differs by more than two slips, or several by two.
+fn nearest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let typed: Vec<char> = typed.chars().take(MAX_TYPED_LEN).collect();
+    let mut near: Vec<(usize, &str)> = known.map(|word| (distance(&typed, word), word)).collect();
+    near.sort();
+    match near[..] {
+        // A word with one slip is like one of the list, or like two.
+        [(price, word), ..] if price <= OTHER_SLIP => Some(word),
+        [(price, word), (next, _), ..] if price <= 2 * OTHER_SLIP && price < next => Some(word),
+        _ => None,
     }
+}
+
+/// The price of the slips that make `typed` of a word: a letter more, less or another one, or two neighbours swapped. (The optimal
+/// string alignment distance, with prices.)
+fn distance(typed: &[char], word: &str) -> usize {
+    let word: Vec<char> = word.chars().collect();
+    // Rows for the letters typed so far: two before, one before, and the present one.
+    let mut rows = [Vec::new(), Vec::new(), (0..=word.len()).map(|len| len * OTHER_SLIP).collect::<Vec<_>>()];
+    for at in 1..=typed.len() {
+        rows.rotate_left(1);
+        let mut row = vec![at * OTHER_SLIP];
+        for to in 1..=word.len() {
+            let is_same = typed[at - 1] == word[to - 1];
+            let another = rows[1][to - 1] + if is_same { 0 } else { OTHER_SLIP };
+            let mut least = another.min(rows[1][to] + OTHER_SLIP).min(row[to - 1] + OTHER_SLIP);
+            let is_swapped =
+                at > 1 && to > 1 && typed[at - 1] == word[to - 2] && typed[at - 2] == word[to - 1];
+            if is_swapped {
+                least = least.min(rows[0][to - 2] + SWAPPED);
+            }
+            row.push(least);
+        }
+        rows[2] = row;
+    }
+    rows[2].last().copied().unwrap_or_default()
 }
 
 /// What a sender does with somebody who asks with a code.
@@ -198,7 +229,8 @@ mod tests {
                 .all(|word| (4..=8).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_lowercase()))
         );
         for (index, word) in words.iter().enumerate() {
-            let near = words[index + 1..].iter().find(|other| is_one_mistake(word, other));
+            let letters: Vec<char> = word.chars().collect();
+            let near = words[index + 1..].iter().find(|other| distance(&letters, other) <= OTHER_SLIP);
             assert_eq!(near, None, "{word}");
         }
     }
@@ -228,6 +260,13 @@ mod tests {
             assert!(line.contains("(is it "), "{line}");
         }
         assert!(line("apple-river").contains("a code has 3 words"));
+        // Two neighbours that are swapped count less than another letter, as in "apron".
+        for (typed, meant) in
+            [("acron", "acorn"), ("walrsu", "walrus"), ("acornn", "acorn"), ("walurss", "walrus")]
+        {
+            let line = line(&format!("{typed}-pony-walrus"));
+            assert!(line.contains(&format!("{typed:?} (is it {meant:?}?)")), "{line}");
+        }
         assert!(line("qqqq-river-qqqq").contains("no code has the word \"qqqq\":"));
     }
 

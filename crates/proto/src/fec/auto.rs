@@ -24,6 +24,12 @@ const ENOUGH: u32 = 64;
 /// How many symbols tell whether the group reaches a receiver again.
 const PROBE: u32 = 2 * ENOUGH;
 
+/// After so many rounds of symbols to the group of which a receiver has got nothing, it gets them for itself.
+const ROUNDS_IN_VAIN: u32 = 2;
+
+/// The most source blocks of a receiver of which rounds are counted: it mostly lacks the same in all of them.
+const MOST_COUNTED: usize = 16;
+
 /// What a symbol over a receiver's own connection costs, in symbols to the group: packet headers and acknowledgements,
 /// and what the same link loses again.
 const APART_COST: f64 = 2.0;
@@ -104,6 +110,51 @@ struct Loss {
     got_none_again: bool,
     /// [`Estimate::out`] when it last reported anything.
     reported: u64,
+    rounds: Rounds,
+}
+
+/// The rounds of symbols to the group in which a receiver has got nothing, however few symbols they had. Short packets, which say
+/// that symbols are out, may get through where symbols do not.
+#[derive(Debug, Default)]
+struct Rounds {
+    /// The last report on each object and source block.
+    counted: BTreeMap<(u32, u32), Round>,
+    /// Whether the group's symbols are of no use to the receiver, as far as is known.
+    are_in_vain: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    lacking: u32,
+    /// The number behind the last symbol that was out.
+    next: u32,
+    in_vain: u32,
+}
+
+impl Rounds {
+    /// Takes note of what a receiver lacks of a source block of so many symbols.
+    fn note(&mut self, of: (u32, u32), symbols: u32, lack: Lack) {
+        let Some(round) = self.counted.get_mut(&of) else {
+            // It has got much of this source block while others were sent for nothing.
+            self.are_in_vain &= is_out_of_reach(lack.lacking, symbols);
+            if self.counted.len() >= MOST_COUNTED {
+                self.counted.pop_first();
+            }
+            self.counted.insert(of, Round { lacking: lack.lacking, next: lack.next, in_vain: 0 });
+            return;
+        };
+        if lack.lacking < round.lacking {
+            round.in_vain = 0;
+        } else if lack.next > round.next {
+            round.in_vain += 1;
+        }
+        (round.lacking, round.next) = (lack.lacking, round.next.max(lack.next));
+        self.are_in_vain |= round.in_vain >= ROUNDS_IN_VAIN;
+    }
+
+    fn forget(&mut self, index: u32) {
+        self.counted.retain(|(other, _), _| *other != index);
+    }
 }
 
 impl Estimate {
@@ -117,6 +168,11 @@ impl Estimate {
 
     pub(crate) fn leave(&mut self, receiver: u32) {
         self.receivers.remove(&receiver);
+    }
+
+    /// Nothing more of an object goes out.
+    pub(crate) fn forget(&mut self, index: u32) {
+        self.receivers.values_mut().for_each(|loss| loss.rounds.forget(index));
     }
 
     /// Source blocks up to this one went out while the rate was being found. What got lost of them then says nothing of the path: the
@@ -148,9 +204,10 @@ impl Estimate {
     /// go to the group anyway. All that it says at a time has been noted before: what it lost last says most of how to
     /// mend what it lost first.
     pub(crate) fn lack(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack, to_go: ToGo) -> Wish {
+        let are_in_vain = self.note_round(receiver, index, symbols, lack);
         let rate = self.rate(receiver);
         let lacking = possible(lack.lacking, symbols);
-        if self.may_be_reached_again(receiver) {
+        if !are_in_vain && self.may_be_reached_again(receiver) {
             return Wish::Group(lack.next.saturating_add(lacking.min(PROBE)));
         }
         let want = f64::from(lacking);
@@ -160,16 +217,23 @@ impl Estimate {
         let others = self.receivers.values().filter(|loss| loss.rate(0.0) < rate * ALIKE).count();
         let is_cheaper_apart = is_cheaper_apart(self.receivers.len() - others, rate);
         let was_apart = self.receivers.get(&receiver).is_some_and(|loss| loss.apart_of == Some(index));
-        let is_hopeless = rate > HOPELESS_LOSS || self.is_unreached(receiver);
+        let is_hopeless = are_in_vain || rate > HOPELESS_LOSS || self.is_unreached(receiver);
         if is_hopeless || is_cheaper_apart && (others > 0 || was_apart) {
             if let Some(loss) = self.receivers.get_mut(&receiver) {
                 loss.is_apart = true;
                 loss.apart_of = Some(index);
             }
-            let coming = f64::from(to_go.symbols) * (1.0 - rate);
+            let coming = if are_in_vain { 0.0 } else { f64::from(to_go.symbols) * (1.0 - rate) };
             return Wish::Apart((want - coming).max(0.0).ceil() as u32);
         }
         Wish::Group(lack.next.saturating_add(wanted))
+    }
+
+    /// Takes note of a report. Returns whether the receiver has got nothing of several rounds of symbols to the group.
+    fn note_round(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack) -> bool {
+        let Some(loss) = self.receivers.get_mut(&receiver) else { return false };
+        loss.rounds.note((index, lack.source_block), symbols, lack);
+        loss.rounds.are_in_vain
     }
 
     /// Whether the group is of no use to a receiver: nothing has reached it, and nobody else was in its case, or nothing has again.
@@ -456,6 +520,28 @@ mod tests {
         let rest = Lack { lacking: SYMBOLS - PROBE, ..lack(SYMBOLS + PROBE) };
         let Wish::Group(goal) = say(&mut several, 1, 0, rest) else { panic!("it is reached") };
         assert!((2 * SYMBOLS..2 * SYMBOLS + 50).contains(&goal), "{goal}");
+    }
+
+    /// The path has been good for long, so the few symbols that are lost now hardly change what is known of it.
+    #[test]
+    fn who_gets_nothing_of_two_rounds_is_served_apart_however_few_symbols_they_had() {
+        let mut auto = estimate(4);
+        (0..3).for_each(|number| _ = report(&mut auto, number, 0, &[0.01; 4]));
+        let dark = |next| Lack { source_block: 3, lacking: 30, next: SYMBOLS + next };
+        for (next, is_apart) in [(0, false), (31, false), (31, false), (62, true), (93, true)] {
+            for receiver in 0..4 {
+                let wish = say(&mut auto, receiver, 0, dark(next));
+                assert_eq!(wish == Wish::Apart(30), is_apart, "{next}: {wish:?}");
+            }
+        }
+        let lack = |source_block, lacking| Lack { source_block, lacking, next: SYMBOLS };
+        assert_eq!(say(&mut auto, 0, 0, lack(4, SYMBOLS)), Wish::Apart(SYMBOLS), "it is still dark");
+        assert!(matches!(say(&mut auto, 0, 0, lack(5, 20)), Wish::Group(_)), "it has got much again");
+        let some = Lack { lacking: 29, ..dark(62) };
+        let mut lossy = estimate(2);
+        say(&mut lossy, 0, 0, dark(0));
+        say(&mut lossy, 0, 0, dark(31));
+        assert!(matches!(say(&mut lossy, 0, 0, some), Wish::Group(_)), "one has come");
     }
 
     #[test]

@@ -27,4 +27,5 @@ mod windowed;
 pub use path::{Findings, PacePoint, Path};
 pub use slower_groups::{GroupView, MOST_SLOWER, Order, SlowerGroups};
 pub use steering::{Sample, Steering};
+pub(crate) use under_way::UnderWay;
 pub use windowed::Least;

@@ -30,6 +30,8 @@ const START_GAIN: f64 = 2.77;
 /// The growth that shows that the path is not full, and the round trips for which it may be missing (as BBR's "full pipe" estimator).
 const START_GROWTH: f64 = 1.25;
 const START_ROUNDS: u32 = 3;
+/// Start ends when nothing has arrived for so long.
+const EMPTY_START: Duration = Duration::from_secs(1);
 /// The share of lost packets that ends Start when a queue shows, or nothing has grown for a round trip.
 const START_LOSS: f64 = 0.1;
 /// What may be under way in Start: so many bandwidth-delay products, and so many packets.
@@ -452,8 +454,13 @@ impl Steering {
     fn grow(&mut self, now: Instant) {
         let (best, at) = self.grown;
         let since = now - at;
-        if self.bandwidth.best() >= best * START_GROWTH {
+        // Where nothing arrives, nothing grows.
+        let is_empty = self.bandwidth.best() <= 0.0 && at > Instant::ZERO;
+        if self.bandwidth.best() >= best * START_GROWTH && !is_empty {
             self.grown = (self.bandwidth.best(), now);
+            return;
+        }
+        if is_empty && since < EMPTY_START {
             return;
         }
         // One packet of the first ten is no heavy loss.

@@ -41,6 +41,16 @@ impl UnderWay {
         }
     }
 
+    /// Returns how much has left, in bytes.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent
+    }
+
+    /// Returns how much a report has answered, in bytes.
+    pub fn answered_bytes(&self) -> u64 {
+        self.answered
+    }
+
     /// Returns how much is under way, in bits.
     pub fn bits(&self) -> f64 {
         (self.sent - self.answered) as f64 * 8.0

@@ -273,7 +273,9 @@ impl Sender {
 
     fn withdraw(&mut self, file: FileId, reason: String) {
         let Some(object) = self.objects.get_mut(file.index() as usize) else { return };
-        let message = Message::Withdraw(Reason::new(&reason));
+        // Members may never have heard what the object is.
+        let begin = Message::BeginOfFile(object.begin.clone());
+        let messages = [begin, Message::Withdraw(Reason::new(&reason))];
         object.withdrawn = Some(reason);
         self.untold.remove(&file.index());
         self.repairs.forget(file.index());
@@ -281,7 +283,9 @@ impl Sender {
             At::Begin(index) | At::Blocks(index, _) if index == file.index() => self.at = self.behind(index),
             _ => {}
         }
-        self.transmit(SenderTransmit::Message { to: Destination::Group, file, message });
+        for message in messages {
+            self.transmit(SenderTransmit::Message { to: Destination::Group, file, message });
+        }
     }
 
     fn transmit(&mut self, transmit: SenderTransmit) {

@@ -9,11 +9,13 @@
 
 pub(crate) mod check;
 pub mod chunks;
+mod parts;
 pub(crate) mod ranges;
 mod receiver;
 mod sender;
 pub(crate) mod stored;
 
+pub use parts::Parts;
 pub use receiver::{
     Channel, CutShort, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
     Response,

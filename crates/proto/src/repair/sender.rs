@@ -50,6 +50,11 @@ impl Sender {
         if let Self::Vcmtp(machine) = self { Some(machine) } else { None }
     }
 
+    /// Returns the machine of a carousel. `None` for other repairs.
+    pub fn carousel(&self) -> Option<&carousel::Sender> {
+        if let Self::Carousel(machine) = self { Some(machine) } else { None }
+    }
+
     /// Returns the machine of a repair with connections, to be changed. `None`: the repair has no way back from
     /// receivers.
     pub fn vcmtp_mut(&mut self) -> Option<&mut vcmtp::Sender> {

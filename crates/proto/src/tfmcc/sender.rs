@@ -6,12 +6,18 @@ mod law;
 mod rate;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::{convert::Infallible, time::Duration};
 
 use treecast_wire::message::{Pace, PaceReport, Phase};
 
-use self::{group::Group, law::Law, rate::Finding};
+use self::{
+    group::Group,
+    law::Law,
+    rate::Finding,
+    trust::{Trust, Verdict},
+};
 use super::{feedback, micros};
 use crate::{Instant, Step, group_rate::GroupView};
 
@@ -63,9 +69,10 @@ pub struct SenderConfig {
 /// Something that has happened at the sender. Receivers are named by the numbers that Welcome has told them.
 #[derive(Debug, Clone, Copy)]
 pub enum SenderInput {
-    /// A receiver has joined. Its control connection may have measured its round trip.
+    /// A receiver has joined. Its control connection may have measured its round trip. `who` is the same when it comes again.
     Joined {
         receiver: u32,
+        who: u64,
         round_trip: Option<Duration>,
     },
     Left {
@@ -78,6 +85,11 @@ pub enum SenderInput {
     Report {
         from: u32,
         report: PaceReport,
+    },
+    /// A receiver has asked again for so many bytes that were sent to the group while it was there.
+    Asked {
+        receiver: u32,
+        bytes: u64,
     },
     /// IP packets have left: packets to the group and retransmissions.
     Sent {
@@ -158,6 +170,7 @@ pub struct Sender {
     silent_since: Option<Instant>,
     /// All receivers are to say what limits them.
     asks_all: bool,
+    trust: Trust,
 }
 
 /// # What happens
@@ -177,6 +190,7 @@ impl Sender {
             is_unanswered: false,
             silent_since: None,
             asks_all: false,
+            trust: Trust::default(),
         }
     }
 
@@ -187,20 +201,22 @@ impl Sender {
 
     pub fn handle(&mut self, now: Instant, input: SenderInput) {
         match input {
-            SenderInput::Joined { receiver, round_trip } => {
+            SenderInput::Joined { receiver, who, round_trip } => {
                 // Nobody was there who could have reported.
                 self.silent_since.take_if(|_| self.group.len() == 0);
-                self.group.join(receiver, round_trip);
+                self.group.join(receiver, who, round_trip);
                 if self.sent.is_none() {
                     self.rate.start(self.group.longest());
                 }
             }
             SenderInput::Left { receiver } => {
+                self.trust.leave(receiver);
                 if self.group.leave(receiver) {
                     self.follow_next(now);
                 }
             }
             SenderInput::Slowed { receiver } => {
+                self.trust.leave(receiver);
                 if self.group.leave(receiver) {
                     self.follow_next(now);
                     self.rate.start_anew(now);
@@ -210,6 +226,13 @@ impl Sender {
                 let is_modelled = self.config.control == Control::Model;
                 if let Some(finding) = self.group.report(now, from, &report, is_modelled) {
                     self.report(now, from, &report, finding);
+                    self.judge(now);
+                }
+            }
+            SenderInput::Asked { receiver, bytes } => {
+                if self.group.hears(now, receiver) {
+                    self.trust.asked(receiver, bytes);
+                    self.judge(now);
                 }
             }
             SenderInput::Sent { group_bytes, repair_bytes } => self.sent(now, group_bytes, repair_bytes),
@@ -220,6 +243,7 @@ impl Sender {
         if group_bytes > 0 {
             self.sent_to_group(now);
         }
+        self.trust.sent(now, group_bytes);
         self.rate.sent(now, group_bytes, repair_bytes);
     }
 
@@ -257,11 +281,47 @@ impl Sender {
         let received = Some(report.received_bps).filter(|_| is_enough);
         let asked = if finding.calculated_bps.is_some() { Some(report.rate_bps) } else { received };
         let asked = asked.filter(|_| !is_limiting || self.config.control == Control::Tfmcc);
+        let is_followed = is_limiting || self.wants_less(&finding);
+        // Who does not limit the rate keeps none of those silent that may.
+        let least = (self.rate.bps() * CLEARLY_LESS) as u64;
+        let is_heard = is_followed || self.config.control == Control::Tfmcc;
+        let asked = asked.map(|asked| if is_heard { asked } else { asked.max(least) });
         self.suppression_bps = asked.map_or(self.suppression_bps, |asked| self.suppression_bps.min(asked));
-        if is_limiting || self.wants_less(&finding) {
+        if is_followed {
             self.group.follow(from);
             (self.unheard_since, self.is_unanswered) = (now, false);
+            self.trust.claimed(now, finding.sample.lost, finding.round_trip);
             self.rate.follow(now, finding, !is_limiting);
+        }
+    }
+
+    /// Holds what the followed receiver reports against what receivers ask for. TFMCC believes its receivers, as RFC 4654 does: what they
+    /// report there is an average, which says little of a single window.
+    fn judge(&mut self, now: Instant) {
+        if self.config.control == Control::Tfmcc {
+            return;
+        }
+        let (followed, longest) = (self.group.limiting(), self.group.longest());
+        let Some(verdict) = self.trust.judge(now, followed, longest, self.config.packet_bytes) else {
+            return;
+        };
+        let suspect = match verdict {
+            Verdict::Questions(other) => Some(other),
+            Verdict::Contradicts | Verdict::Fits => followed,
+        };
+        let Some(suspect) = suspect else { return };
+        let Some(credence) = self.group.credence(suspect) else { return };
+        if verdict == Verdict::Fits {
+            return credence.absolve();
+        }
+        let is_believed_no_more = credence.strike(now);
+        match verdict {
+            Verdict::Contradicts if is_believed_no_more => self.follow_next(now),
+            Verdict::Questions(other) if !is_believed_no_more => {
+                self.group.follow(other);
+                (self.unheard_since, self.is_unanswered) = (now, false);
+            }
+            _ => {}
         }
     }
 
@@ -284,7 +344,7 @@ impl Sender {
     fn follow_next(&mut self, now: Instant) {
         self.unheard_since = now;
         self.rate.forget_recovery();
-        if !self.group.follow_next() && self.config.floor_bps.is_some() {
+        if !self.group.follow_next(now) && self.config.floor_bps.is_some() {
             self.rate.fall_to_least();
         }
     }
@@ -336,7 +396,7 @@ impl Sender {
     fn fall_silent(&mut self, now: Instant) {
         self.unheard_since = now;
         self.group.note_silence();
-        let has_next = self.group.follow_next();
+        let has_next = self.group.follow_next(now);
         if std::mem::replace(&mut self.is_unanswered, true) || !has_next {
             self.rate.halve(now);
             self.silent_since.get_or_insert(now);

@@ -1,6 +1,7 @@
 //! The sender: multicast sender, coordinator and one retransmitter a receiver
 //! (interdomain-2013, 4.4, tables 4.2 and 4.4 to 4.6).
 
+mod asked;
 mod awaited;
 mod coordinator;
 mod corrections;
@@ -65,6 +66,9 @@ pub struct SenderConfig {
     /// The same as [`Self::max_run_len`] for each slower group, the fastest first; empty for a session with one
     /// group. Repair symbols go to the first group alone.
     pub slower_run_lens: Vec<u32>,
+    /// Whether the sender has opened the slower groups to mend what slow receivers lack. Their time for retransmissions then counts
+    /// from the first group's multicast. Where the user has named the groups' rates, each group's own multicast counts.
+    pub slower_groups_mend: bool,
     /// How long retransmissions may take after an object's last block, as a multiple of the time that its
     /// multicast took (4.1). None: there is no limit.
     pub retransmission_timeout_factor: Option<f64>,
@@ -384,6 +388,10 @@ impl Sender {
             self.file_done(index);
             return None;
         }
+        if let Some(reason) = self.objects.get(index)?.withdrawn.clone() {
+            self.withdraw_begun(index, &reason);
+            return None;
+        }
         let object = self.objects.get(index)?;
         let slower = self.retransmitters.iter_mut().filter(|(_, one)| one.group > 0);
         for (_, retransmitter) in slower.filter(|(receiver, _)| object.is_pending_at(**receiver)) {
@@ -565,6 +573,17 @@ impl Sender {
         self.retransmitters.get(&receiver).map(|retransmitter| retransmitter.heard)
     }
 
+    /// Takes how many bytes a receiver has asked for again since this was called last, of what the first group was sent while it was
+    /// there.
+    pub fn take_asked(&mut self, receiver: ReceiverId) -> u64 {
+        self.retransmitters.get_mut(&receiver).map_or(0, |retransmitter| retransmitter.asked.take())
+    }
+
+    /// Whether the first group has been sent all objects that are known.
+    pub fn is_all_out(&self) -> bool {
+        self.objects.count() > 0 && self.multicast.is_idle()
+    }
+
     /// Whether a connected receiver has been sent all that it has asked for.
     pub fn is_answered(&self, receiver: ReceiverId) -> bool {
         self.retransmitters.get(&receiver).is_none_or(Retransmitter::is_answered)
@@ -593,7 +612,9 @@ fn retransmission(
         Welcome { version: PROTOCOL_VERSION, block_len: config.block_len, receiver: receiver.number() };
     let (file, message) = match action {
         // It tells how far the sender is: the group's word on an object far beyond that is not believed.
-        Action::Welcome => (objects.file_id(objects.next_to_begin()), Message::Welcome(welcome)),
+        Action::Welcome(first) => {
+            (objects.file_id(first.unwrap_or_else(|| objects.next_to_begin())), Message::Welcome(welcome))
+        }
         Action::Place(group) => (session, Message::Move(Move::new(group).ok()?)),
         Action::Offer(index) => (objects.file_id(index), Message::Offer(objects.get(index)?.begin.clone())),
         Action::Message(index, Due::Reject) => (objects.file_id(index), Message::RetransmissionReject),
@@ -607,6 +628,7 @@ fn retransmission(
         Action::Message(index, Due::Digest(hash)) => {
             (objects.file_id(index), Message::Digest(Digest::unsigned(hash)))
         }
+        Action::Name(index, begin) => (objects.file_id(index), Message::BeginOfFile(*begin)),
         Action::Withdraw(index, reason) => (objects.file_id(index), Message::Withdraw(Reason::new(&reason))),
         Action::Goodbye => (session, Message::Goodbye),
         Action::Close => return Some(SenderTransmit::CloseConnection(receiver)),

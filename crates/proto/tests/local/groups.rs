@@ -9,7 +9,7 @@ use super::{ACCESS, link, run, seeds, seeds_and, sites};
 use crate::network::{Plan, World, host_of, member};
 
 /// Whoever is alive when the sender ends is in a group whose controller is alive and knows it.
-fn all_are_placed(world: &World) {
+pub fn all_are_placed(world: &World) {
     for (number, node) in world.receivers.iter().enumerate().filter(|(_, node)| !node.is_dead) {
         let place = node.place.as_ref().expect("everybody has a group");
         let controller = &world.receivers[host_of(place.controller) - 1];

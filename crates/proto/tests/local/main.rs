@@ -109,7 +109,7 @@ fn each_mode_mends_in_its_own_way() {
     assert!(few < some && some < all, "{few} {some} {all}");
 }
 
-/// Show 2 of the issue: each controller is killed once, and every survivor has every byte.
+/// Each controller is killed once, and every survivor has every byte.
 #[test]
 fn controllers_that_die_cost_little() {
     let (mut added, mut faults, mut takeovers) = (Vec::new(), Vec::new(), Vec::new());

@@ -55,6 +55,12 @@ pub enum Harm {
     Congested,
     /// It asks the sender and the controller above to be its group's controller, and says there that the group has everything.
     Usurps,
+    /// It says to its group that it leads it, and that all have everything.
+    Crowns,
+    /// It never sends again what it has.
+    Hoards,
+    /// It asks the sender to admit it as the controller of another new group, a hundred times a second.
+    Founds,
     /// It says to the whole session that the session sends at its lowest rate and has ended, and so has the first object.
     Reigns,
 }
@@ -86,6 +92,8 @@ pub struct Plan {
     /// Each controller that has anybody below it when the data begins dies once, at a random time while the data leaves.
     pub controllers_die: bool,
     pub harm: BTreeMap<usize, Harm>,
+    /// Receivers whose clocks jump: when, and how far ahead.
+    pub jumps: BTreeMap<usize, (Duration, Duration)>,
     /// When the sender is gone, without a word. `None`: it ends by itself.
     pub sender_dies: Option<Duration>,
     pub limit: Duration,
@@ -110,6 +118,7 @@ impl Plan {
             changes: Vec::new(),
             controllers_die: false,
             harm: BTreeMap::new(),
+            jumps: BTreeMap::new(),
             sender_dies: None,
             limit: Duration::from_secs(120),
         }
@@ -145,6 +154,7 @@ enum Event {
     DoomControllers,
     Change(usize, Link),
     Flood(usize),
+    Jump(usize),
     Hashed(FileId),
     /// An object of this size comes by the feed.
     Fed(u64),
@@ -167,6 +177,12 @@ pub struct World {
     orphans: BTreeMap<GroupId, (Member, Instant)>,
     /// How long each group was without a controller.
     pub takeovers: Vec<Duration>,
+    /// Who was told by whom that it is admitted, where it usurps a group: from, and to.
+    pub admitted: BTreeSet<(usize, usize)>,
+    /// How far each object has been sent.
+    frontiers: BTreeMap<u32, u64>,
+    /// The most blocks of one request by somebody honest that had not been sent.
+    pub most_ahead: u64,
     /// When each link is free again, in each direction.
     busy: BTreeMap<(usize, bool), Instant>,
     wakes: Vec<Option<Instant>>,
@@ -294,6 +310,9 @@ impl World {
             killed: BTreeSet::new(),
             orphans: BTreeMap::new(),
             takeovers: Vec::new(),
+            admitted: BTreeSet::new(),
+            frontiers: BTreeMap::new(),
+            most_ahead: 0,
             busy: BTreeMap::new(),
             wakes: vec![None; hosts],
             verbose: std::env::var_os("TREECAST_TRACE").is_some(),
@@ -321,13 +340,19 @@ impl World {
             let end = apart * plan.sizes.len() as u32;
             self.at(Instant::ZERO + plan.settling + end, Event::Close);
         }
+        for (receiver, (time, _)) in &plan.jumps {
+            // Its deadlines may be over at once.
+            self.at(Instant::ZERO + *time, Event::Jump(receiver + 1));
+        }
         for (receiver, time) in plan.starts {
             self.at(Instant::ZERO + time, Event::Start(receiver + 1));
         }
         for (time, node, link) in plan.changes {
             self.at(Instant::ZERO + time, Event::Change(node, link));
         }
-        let is_busy = |harm: &Harm| matches!(harm, Harm::Floods | Harm::Reigns | Harm::Usurps);
+        let is_busy = |harm: &Harm| {
+            matches!(harm, Harm::Floods | Harm::Reigns | Harm::Usurps | Harm::Crowns | Harm::Founds)
+        };
         for (receiver, _) in plan.harm.into_iter().filter(|(_, harm)| is_busy(harm)) {
             self.at(Instant::ZERO + Duration::from_secs(1), Event::Flood(receiver + 1));
         }
@@ -415,7 +440,14 @@ impl World {
             Event::DoomControllers => self.doom_controllers(),
             Event::Change(node, link) => self.plan.links[node - 1] = link,
             Event::Flood(host) => self.flood(host),
+            Event::Jump(host) => self.poll(host),
         }
+    }
+
+    /// Returns the time by which the clock of a receiver's host is ahead.
+    fn ahead(&self, host: usize) -> Duration {
+        let jump = self.plan.jumps.get(&(host - 1)).filter(|(time, _)| Instant::ZERO + *time <= self.now);
+        jump.map_or(Duration::ZERO, |(_, by)| *by)
     }
 
     fn die(&mut self, host: usize) {
@@ -445,6 +477,10 @@ impl World {
             self.reign(host);
         } else if self.plan.harm.get(&(host - 1)) == Some(&Harm::Usurps) {
             place.into_iter().for_each(|place| self.usurp(host, &place));
+        } else if self.plan.harm.get(&(host - 1)) == Some(&Harm::Founds) {
+            self.found(host);
+        } else if self.plan.harm.get(&(host - 1)) == Some(&Harm::Crowns) {
+            place.into_iter().for_each(|place| self.crown(host, &place));
         } else if let Some(place) = place {
             let size = self.plan.sizes[0];
             let to = [
@@ -479,6 +515,22 @@ impl World {
         }
     }
 
+    /// Founds a group that nobody is in.
+    fn found(&mut self, host: usize) {
+        let group = GroupId(1_000_000 + (self.now.as_nanos() / 10_000_000) as u32);
+        let join = LocalJoin { group, epoch: 1, stamp_us: 1, loss: 0 };
+        let body = Body::Message(FileId::new(SESSION, 0), Message::Local(Local::Join(join)));
+        self.send(host, Address::Member(member(0)), body);
+    }
+
+    /// Tells its group that it leads it, with a later epoch than its controller's, and that all have everything.
+    fn crown(&mut self, host: usize, place: &Place) {
+        let mut state = LocalState::new(place.group, member(host));
+        (state.parent, state.epoch, state.done) = (place.parent, 500, self.plan.sizes.len() as u32);
+        let body = Body::Message(FileId::new(SESSION, 0), Message::Local(Local::State(Box::new(state))));
+        self.send(host, Address::Group(place.group), body);
+    }
+
     /// Speaks to the whole session, as the sender alone may.
     fn reign(&mut self, host: usize) {
         let mut state = LocalState::new(GroupId(1), member(host));
@@ -498,6 +550,8 @@ impl World {
                 *report = lie;
             }
             (Harm::Claims, Message::Local(Local::State(state))) => (state.loss, state.done) = (0, done),
+            // Who loses much is not named as the controller's successor.
+            (Harm::Usurps, Message::Local(Local::Report(report))) => report.loss = u16::MAX / 2,
             (Harm::Congested, Message::Local(Local::Report(report))) => {
                 report.is_congested = !(self.now.as_nanos() / 500_000_000).is_multiple_of(16);
                 report.receivers = if report.is_controller { u32::MAX } else { 1 };
@@ -523,6 +577,7 @@ impl World {
             }
             return;
         }
+        let now = self.now + self.ahead(at);
         let is_forged = self.plan.harm.get(&from.wrapping_sub(1)) == Some(&Harm::Forges);
         let node = &mut self.receivers[at - 1];
         let is_heard = match to {
@@ -547,7 +602,7 @@ impl World {
                 ReceiverInput::Blocks { from: channel, file, range }
             }
         };
-        node.machine.handle(self.now, input);
+        node.machine.handle(now, input);
         self.poll(at);
         self.receivers[at - 1].current = None;
     }
@@ -560,10 +615,14 @@ impl World {
             if self.receivers[host - 1].is_dead || !self.receivers[host - 1].is_on {
                 return;
             }
-            match self.receivers[host - 1].machine.poll(self.now) {
+            let ahead = self.ahead(host);
+            match self.receivers[host - 1].machine.poll(self.now + ahead) {
                 Step::Transmit(transmit) => self.carry_out(host, transmit),
                 Step::Event(event) => self.note(host, event),
-                Step::Wait(Some(deadline), _) => return self.wake(host, deadline),
+                Step::Wait(Some(deadline), _) => {
+                    let left = deadline.saturating_duration_since(self.now + ahead);
+                    return self.wake(host, self.now + left);
+                }
                 Step::Wait(None, _) => return,
             }
         }
@@ -583,13 +642,14 @@ impl World {
     }
 
     fn carry_out(&mut self, host: usize, transmit: ReceiverTransmit) {
-        let now = self.now;
+        let now = self.now + self.ahead(host);
         let node = &mut self.receivers[host - 1];
         match transmit {
             ReceiverTransmit::Tell { to, file, mut message } => {
                 self.count(host, to, &message);
-                if let Some(harm) = self.plan.harm.get(&(host - 1)) {
-                    self.lie(*harm, &mut message);
+                match self.plan.harm.get(&(host - 1)) {
+                    Some(harm) => self.lie(*harm, &mut message),
+                    None => self.note_ahead(file, &message),
                 }
                 // What is sent can be read.
                 let packet = message.to_packet(file);
@@ -598,6 +658,7 @@ impl World {
                 assert_eq!(read.as_ref(), Ok(&message));
                 self.send(host, to, Body::Message(file, message));
             }
+            ReceiverTransmit::Send { .. } if self.plan.harm.get(&(host - 1)) == Some(&Harm::Hoards) => {}
             ReceiverTransmit::Send { to, file, range } => {
                 let blocks = node.stored.entry(file.index()).or_default();
                 let is_there = |start: &u64| blocks.contains(start);
@@ -634,6 +695,14 @@ impl World {
         }
     }
 
+    /// Takes note of how much is asked for that was not sent yet.
+    fn note_ahead(&mut self, file: FileId, message: &Message) {
+        let Message::Local(Local::Request(request)) = message else { return };
+        let frontier = self.frontiers.get(&file.index()).copied().unwrap_or(0);
+        let ahead = request.ranges().iter().map(|range| range.end.saturating_sub(range.start.max(frontier)));
+        self.most_ahead = self.most_ahead.max(ahead.sum::<u64>().div_ceil(BLOCK_LEN.into()));
+    }
+
     fn count(&mut self, host: usize, to: Address, message: &Message) {
         let Message::Local(local) = message else { return };
         match local {
@@ -664,6 +733,8 @@ impl World {
                     self.send(0, address(to), Body::Message(file, message));
                 }
                 Step::Transmit(SenderTransmit::Blocks { to, file, range, .. }) => {
+                    let frontier = self.frontiers.entry(file.index()).or_default();
+                    *frontier = range.end.max(*frontier);
                     self.send_blocks(0, address(to), file, range);
                 }
                 Step::Transmit(other) => panic!("{other:?}"),
@@ -715,6 +786,12 @@ impl World {
             Body::Message(file, message) => format!("{from} -> {to:?}: {} {message}", file.index()),
             Body::Block(file, range) => format!("{from} -> {to:?}: {} block {range:?}", file.index()),
         });
+        if let (Address::Member(to), Body::Message(_, Message::Local(Local::State(state)))) = (to, &body)
+            && self.plan.harm.get(&host_of(to).wrapping_sub(1)) == Some(&Harm::Usurps)
+            && state.flags.has(LocalFlags::ADMITTED)
+        {
+            self.admitted.insert((from, host_of(to)));
+        }
         let hosts: Vec<usize> = match to {
             Address::Member(member) => vec![host_of(member)],
             Address::Session => (1..=self.receivers.len()).collect(),

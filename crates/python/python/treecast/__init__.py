@@ -5,6 +5,7 @@ The calls are those of the Rust library. Calls that wait let other threads run, 
 """
 
 from ._treecast import (
+    Announced,
     CarouselOptions,
     Delivery,
     Group,
@@ -16,11 +17,17 @@ from ._treecast import (
     ReceiverEvent,
     ReceiverProgress,
     ReceiverReport,
+    Standing,
+    StandingEvent,
+    StandingRule,
     Transfer,
     TreecastError,
+    ask_code,
+    discover,
 )
 
 __all__ = [
+    "Announced",
     "CarouselOptions",
     "Delivery",
     "Group",
@@ -32,6 +39,11 @@ __all__ = [
     "ReceiverEvent",
     "ReceiverProgress",
     "ReceiverReport",
+    "Standing",
+    "StandingEvent",
+    "StandingRule",
     "Transfer",
     "TreecastError",
+    "ask_code",
+    "discover",
 ]

@@ -4,6 +4,7 @@ from types import TracebackType
 from typing import Literal, Optional, Union, final, overload
 
 __all__ = [
+    "Announced",
     "CarouselOptions",
     "Delivery",
     "Group",
@@ -15,8 +16,13 @@ __all__ = [
     "ReceiverEvent",
     "ReceiverProgress",
     "ReceiverReport",
+    "Standing",
+    "StandingEvent",
+    "StandingRule",
     "Transfer",
     "TreecastError",
+    "ask_code",
+    "discover",
 ]
 
 class TreecastError(Exception):
@@ -55,7 +61,9 @@ class Transfer:
 class GroupEvent:
     """An event of a group. Attributes that a kind has not are None."""
 
-    kind: Literal["joined", "left", "started", "done", "warning", "missed"]
+    kind: Literal[
+        "joined", "left", "started", "done", "warning", "missed", "code_given", "code_wrong"
+    ]
     receiver: Optional[str]
     delivery: Optional[Delivery]
     text: Optional[str]
@@ -102,11 +110,16 @@ class Group:
     """A group of receivers, and the session that sends objects to them.
 
     As a context manager it closes the group and waits for its end; after an exception it stops the session.
-    ``rate`` is in bits per second; None is ``"auto"``, and ``"max"`` for a carousel.
+    The keywords have the names of the command's options (``treecast send --help``). ``rate`` is in bits per second; None is
+    ``"auto"``, and 50 Mbit/s for a carousel.
+
+    ``announce`` is the name under which the session is announced on the network; an empty one is that of the first path.
+    ``to_standing`` are the standing receivers that the session is for: names or keys with commas between them, or a file with
+    one a line, or an empty text for all that trust the key. With ``code``, receivers on the same network get the ticket by a short code.
 
     ``paths`` are sent from the beginning. With ``delta``, receivers that have older versions fetch only what differs. With
-    ``carousel``, they are sent again and again to those who come at any time. With ``session_file``, the session goes on after
-    a restart. ``feed_folder`` is a folder whose files are sent, those that are there and those that come, until ``stop``.
+    ``carousel``, they are sent again and again to those who come at any time. With ``session``, a file for its state, the session
+    goes on after a restart. ``feed_folder`` is a folder whose files are sent, those that are there and those that come, until ``stop``.
     A session with one of these four takes no other objects.
     """
 
@@ -114,35 +127,43 @@ class Group:
         cls,
         *,
         interface: Optional[str] = None,
-        wait_for: int = 1,
+        wait: int = 1,
         wait_timeout: Optional[float] = None,
         rate: Union[int, Literal["auto", "max"], None] = None,
-        retransmission_factor: Optional[float] = None,
-        address: Optional[str] = None,
+        retx_factor: Optional[float] = None,
+        retx_minimum: Optional[float] = None,
+        group: Optional[str] = None,
         port: Optional[int] = None,
-        unicast: bool = False,
+        fanout: Optional[Literal["multicast", "unicast", "mead", "xcast", "auto"]] = None,
         plain: bool = False,
         key: Optional[str] = None,
-        admit: Optional[Union[str, os.PathLike[str]]] = None,
-        compression: Optional[int] = None,
+        allow: Optional[Union[str, os.PathLike[str]]] = None,
+        compress: Optional[int] = None,
         most_outstanding: Optional[int] = None,
         paths: Optional[Sequence[Union[str, os.PathLike[str]]]] = None,
         feed_folder: Optional[Union[str, os.PathLike[str]]] = None,
         delta: bool = False,
-        session_file: Optional[Union[str, os.PathLike[str]]] = None,
+        session: Optional[Union[str, os.PathLike[str]]] = None,
         carousel: Optional[CarouselOptions] = None,
+        announce: Optional[str] = None,
+        to_standing: Optional[str] = None,
+        code: bool = False,
     ) -> Group: ...
     @property
     def ticket(self) -> str: ...
+    @property
+    def code(self) -> Optional[str]:
+        """The short code by which receivers on the same network get the ticket. After five wrong guesses it is of no use."""
+
     def send_file(
         self,
         path: Union[str, os.PathLike[str]],
         *,
         name: Optional[str] = None,
-        factor: Optional[float] = None,
+        retx_factor: Optional[float] = None,
     ) -> Transfer: ...
     def send_bytes(
-        self, name: str, data: Union[bytes, bytearray], *, factor: Optional[float] = None
+        self, name: str, data: Union[bytes, bytearray], *, retx_factor: Optional[float] = None
     ) -> Transfer:
         """Sends bytes. ``bytes`` are not copied, and a ``bytearray`` is."""
 
@@ -214,20 +235,23 @@ class Offer:
 
 @final
 class Receiver:
-    """A receiver that has joined a group. Without a folder, objects come in memory, as ``data`` of their event.
+    """A receiver that has joined a group. Without a folder ``into``, objects come in memory, as ``data`` of their event.
 
+    ``ticket`` is the text of a ticket, or @ and the path of a file with it. The keywords have the names of the command's options
+    (``treecast receive --help``).
     ``accept`` decides about each object: True takes it, False refuses it, and a string takes it under that name.
     ``old`` is where older versions of objects are: a file, a block device, or a folder. None is the folder.
     For ``reconnect`` seconds (None: two minutes), the receiver looks for a sender that it has lost.
     ``on_event`` gets each event, in place of ``next_event`` and ``next_batch``. Both functions are called in another thread, so
-    they must return soon, and must not call ``wait``. An exception in them is printed; ``accept`` then refuses the object.
+    they must return soon; calls of the receiver that wait raise an error there. An exception in them is printed; ``accept`` then
+    refuses the object. When Python ends, it waits for the functions that run, and calls none any more.
     """
 
     def __new__(
         cls,
         ticket: str,
         *,
-        folder: Optional[Union[str, os.PathLike[str]]] = None,
+        into: Optional[Union[str, os.PathLike[str]]] = None,
         interface: Optional[str] = None,
         accept: Optional[Callable[[Offer], Union[bool, str]]] = None,
         name: Optional[str] = None,
@@ -236,6 +260,10 @@ class Receiver:
         reconnect: Optional[float] = None,
         old: Optional[Union[str, os.PathLike[str]]] = None,
         on_event: Optional[Callable[[ReceiverEvent], object]] = None,
+        max_files: Optional[int] = None,
+        max_bytes: Optional[int] = None,
+        keep_existing: bool = False,
+        secure: bool = False,
     ) -> Receiver: ...
     def next_event(self, timeout: Optional[float] = None) -> Optional[ReceiverEvent]:
         """The next event. None at the end, or if none came within so many seconds."""
@@ -254,6 +282,109 @@ class Receiver:
         """Waits until the session is over. The report can be taken once. None if it is not over after so many seconds."""
 
     def __enter__(self) -> Receiver: ...
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> bool: ...
+
+@final
+class Announced:
+    """A session that somebody announces on the network. ``sender`` is the public key that has signed it; ``size`` is in bytes."""
+
+    name: str
+    ticket: str
+    sender: str
+    objects: int
+    size: int
+
+def discover(*, time: float = 3.0, interfaces: Optional[Sequence[str]] = None) -> list[Announced]:
+    """Listens for announced sessions for so many seconds, on these interfaces or on all that are up."""
+
+def ask_code(code: str, *, time: float = 30.0, interfaces: Optional[Sequence[str]] = None) -> str:
+    """The ticket of the sender on this network that offers it for a short code, within so many seconds."""
+
+@final
+class StandingRule:
+    """A rule of a standing receiver: whose sessions it takes, and what becomes of them.
+
+    ``senders`` are the public keys of senders. ``session`` is a pattern of sessions' names, such as ``image*``. ``command`` has the
+    words of a program that runs after a session that is complete; ``{}`` in a word stands for the folder ``into``. Times are in
+    seconds. The other keywords are fields of the configuration file of ``treecast receive --standing``, or are as in ``Receiver``.
+    """
+
+    def __new__(
+        cls,
+        *,
+        senders: Sequence[str],
+        into: Union[str, os.PathLike[str]],
+        session: Optional[str] = None,
+        owner: Optional[str] = None,
+        keep_existing: bool = False,
+        hidden: bool = False,
+        max_files: Optional[int] = None,
+        max_bytes: Optional[int] = None,
+        max_time: Optional[float] = None,
+        command: Optional[Sequence[str]] = None,
+        command_time: Optional[float] = None,
+        accept: Optional[Callable[[Offer], Union[bool, str]]] = None,
+        audience: Optional[Literal["standing", "named", "anybody"]] = None,
+        in_order: bool = False,
+    ) -> StandingRule: ...
+
+@final
+class StandingEvent:
+    """An event of a standing receiver, as its history has it. Attributes that it has not are None.
+
+    ``kind`` is a word such as ``started``, ``began``, ``received``, ``interrupted``, ``given_up``, ``ignored``, ``command_run``,
+    ``command_failed`` or ``warning``. ``at`` is in seconds since 1970.
+    """
+
+    kind: str
+    at: int
+    name: Optional[str]
+    session: Optional[str]
+    sender: Optional[str]
+    into: Optional[str]
+    files: Optional[int]
+    size: Optional[int]
+    text: Optional[str]
+
+@final
+class Standing:
+    """A receiver that stays: it takes announced sessions of senders that it trusts, again and again.
+
+    ``state`` is the folder for its history and its key. The first rule that takes a session counts. As a context manager it is
+    stopped at the end.
+    """
+
+    def __new__(
+        cls,
+        state: Union[str, os.PathLike[str]],
+        rules: Sequence[StandingRule],
+        *,
+        key: Optional[str] = None,
+        name: Optional[str] = None,
+        interfaces: Optional[Sequence[str]] = None,
+        at_once: Optional[int] = None,
+    ) -> Standing: ...
+    @property
+    def key(self) -> str:
+        """The public key of the receiver, which senders name to send to it."""
+
+    def next_event(self, timeout: Optional[float] = None) -> Optional[StandingEvent]:
+        """The next event. None at the end, or if none came within so many seconds."""
+
+    def __iter__(self) -> Iterator[StandingEvent]: ...
+    def __next__(self) -> StandingEvent: ...
+    def stop(self) -> None:
+        """Asks it to end. What is under way is taken up again by the next start with the same folder ``state``."""
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits until it has ended. False if it has not after so many seconds."""
+
+    def __enter__(self) -> Standing: ...
     def __exit__(
         self,
         kind: Optional[type[BaseException]],

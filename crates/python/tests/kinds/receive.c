@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     if (argc < 4)
         return fprintf(stderr, "receive FOLDER TICKET OLD\n"), 2;
     struct treecast_receiver_options options = {
-        .interface = "lo", .folder = argv[1], .ticket = argv[2], .old = argv[3], .reconnect_ms = 60000,
+        .interface = "lo", .into = argv[1], .ticket = argv[2], .old = argv[3], .reconnect_ms = 60000,
         .accept = is_wanted};
     struct treecast_receiver *receiver = treecast_receiver_join(&options);
     if (!receiver)

@@ -14,7 +14,7 @@ def accept(offer: treecast.Offer) -> Union[bool, str]:
 
 def main(folder: str, ticket: str, old: str) -> int:
     receiver = treecast.Receiver(
-        ticket, interface="lo", folder=folder, old=old, reconnect=60, accept=accept
+        ticket, interface="lo", into=folder, old=old, reconnect=60, accept=accept
     )
     for event in receiver:
         if event.text is not None:

@@ -18,13 +18,13 @@ int main(int argc, char **argv)
         options.source.paths = paths;
     options.source.delta = strcmp(kind, "delta") == 0;
     if (strcmp(kind, "session") == 0) {
-        options.source.session_file = argv[3];
+        options.source.session = argv[3];
         /* Slow enough to be stopped in the middle. */
         options.rate_bps = 5000000;
     }
     if (strcmp(kind, "carousel") == 0)
         options.source.carousel = &carousel;
-    options.wait_for = options.source.carousel ? 1 : 3;
+    options.wait = options.source.carousel ? 1 : 3;
     struct treecast_group *group = treecast_group_start(&options);
     if (!group)
         return fprintf(stderr, "%s\n", treecast_error()), 1;

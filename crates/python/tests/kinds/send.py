@@ -11,11 +11,11 @@ def main(kind: str, path: str, session_file: str) -> int:
         interface="lo",
         # A session is slow enough to be stopped in the middle.
         rate=5_000_000 if kind == "session" else 50_000_000,
-        wait_for=1 if kind == "carousel" else 3,
+        wait=1 if kind == "carousel" else 3,
         paths=None if kind == "feed" else [path],
         feed_folder=path if kind == "feed" else None,
         delta=kind == "delta",
-        session_file=session_file if kind == "session" else None,
+        session=session_file if kind == "session" else None,
         # Ten seconds, in which all receivers have started on a busy machine, too.
         carousel=treecast.CarouselOptions(loops=200, idle=8) if kind == "carousel" else None,
     )

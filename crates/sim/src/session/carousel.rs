@@ -64,6 +64,7 @@ impl Scenario {
                 first_row: if large.random_bool(0.3) { large.random_range(1..1_000_000) } else { 0 },
                 signs,
                 forger: forges.then(|| Forger::new(signing.random())),
+                is_iotup: false,
             }),
             ..Self::of(sizes.into_iter().enumerate().map(object).collect(), receivers)
         }

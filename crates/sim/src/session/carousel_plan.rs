@@ -22,13 +22,15 @@ pub struct Carousel {
     /// Whether the sender signs the hashes of its blocks.
     pub signs: bool,
     pub forger: Option<Forger>,
+    /// Whether packets are the IoT updater's frames. The carousel then has one object, and no messages.
+    pub is_iotup: bool,
 }
 
 impl Carousel {
     /// Creates a carousel that goes on when nobody listens, begins anywhere, and signs nothing.
     pub fn of_seed(seed: u64) -> Self {
         let start = generator(seed, 1).next_u64();
-        Self { idle: Duration::MAX, start, first_row: 0, signs: false, forger: None }
+        Self { idle: Duration::MAX, start, first_row: 0, signs: false, forger: None, is_iotup: false }
     }
 }
 

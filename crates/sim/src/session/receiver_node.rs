@@ -21,6 +21,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, SessionId},
+    iotup::Frame,
     message::{BeginOfFile, GroupId, Member, Message},
 };
 
@@ -31,7 +32,7 @@ use super::{
     placed::{Fanout, Placed},
     scenario::{millis, pick},
     sender_node::{Packet, STALL_LIMIT, Sizes, message_verb, session},
-    storage::{CAPACITY, Storage},
+    storage::{self, CAPACITY, Storage},
 };
 use crate::{
     network::{Connection, ReceiveBuffer, generator},
@@ -123,6 +124,8 @@ struct Setup {
     ignores: Vec<bool>,
     /// The sizes of the objects, in bytes.
     sizes: Vec<usize>,
+    /// Whether packets are the IoT updater's frames.
+    is_iotup: bool,
     /// Whether a forger writes to the group, too.
     is_misled: bool,
     has_fec: bool,
@@ -140,12 +143,20 @@ struct Setup {
 pub(super) struct Hearing {
     /// The index of the group that the receiver listens to.
     pub(super) group: u8,
+    /// Whether the receiver listens to all slower groups, too.
+    hears_slower: bool,
     /// The machine that decides on moves between groups. `None` if moves are planned.
     mover: Option<Mover>,
     /// The index of the group that the receiver is to move to.
     pub(super) wanted_group: Option<u8>,
     /// The counts of packets heard at each address, if they decide how the receiver is served.
     ears: Option<Box<Ears>>,
+}
+
+impl Hearing {
+    pub(super) fn hears(&self, group: u8) -> bool {
+        group == self.group || self.hears_slower && group > self.group
+    }
 }
 
 /// An object that a receiver has, and the times at which it was announced to it and complete.
@@ -210,6 +221,7 @@ impl ReceiverNode {
                 session: session(scenario),
                 ignores: plan.ignores.clone(),
                 sizes: scenario.objects.iter().map(|object| object.size).collect(),
+                is_iotup: scenario.carousel.is_some_and(|carousel| carousel.is_iotup),
                 is_misled: scenario.is_forged || is_alone,
                 has_fec: scenario.fec.is_some(),
                 lens: Sizes::of(scenario),
@@ -229,6 +241,7 @@ impl ReceiverNode {
             dead: false,
             hearing: Hearing {
                 group: 0,
+                hears_slower: scenario.carousel.is_some(),
                 mover: plan.moves.is_none().then(|| Mover::new(scenario.slower_rates_bps.len() as u8 + 1)),
                 wanted_group: None,
                 ears: placed.is_some_and(|placed| placed.fanout.chooses()).then(Box::default),
@@ -262,7 +275,7 @@ impl ReceiverNode {
 
     /// Handles a packet that is read from the socket. Packets of a group that the receiver has left are ignored.
     pub(super) fn hear(&mut self, now: Instant, mut heard: Heard) {
-        if heard.group.is_some_and(|group| group != self.hearing.group) || !self.is_new(&mut heard) {
+        if heard.group.is_some_and(|group| !self.hearing.hears(group)) || !self.is_new(&mut heard) {
             return;
         }
         if let Some(mover) = self.hearing.mover.as_mut().filter(|_| heard.group.is_some()) {
@@ -355,6 +368,7 @@ impl ReceiverNode {
                 Err(error) => self.complaints.push(error),
             },
             Packet::Page(..) => self.complaints.push("a signed page came where nothing is signed".into()),
+            Packet::Blocks { .. } if self.setup.is_iotup => self.frames(now, packet),
             Packet::Blocks { file, range, .. } => {
                 let (file, range) = (*file, range.clone());
                 if from == Channel::Control {
@@ -367,6 +381,23 @@ impl ReceiverNode {
                 let (file, positions) = (*file, positions.clone());
                 self.at_hand = Some(packet);
                 self.machine.handle(now, ReceiverInput::Symbols { from, file, positions });
+            }
+        }
+    }
+
+    /// Handles a run of the IoT updater's frames.
+    fn frames(&mut self, now: Instant, packet: Packet) {
+        let Packet::Blocks { file, range, content } = &packet else { return };
+        let (file, range, size) = (*file, range.clone(), content.len() as u64);
+        let hash = storage::hash_of(file.index(), content);
+        self.at_hand = Some(packet);
+        for start in range.clone().step_by(self.setup.lens.block_len.into()) {
+            let len = (range.end - start).min(self.setup.lens.block_len.into()) as u16;
+            let inputs = Frame::new(0, size, start, len, hash)
+                .and_then(|frame| carousel::iotup_inputs(file, "object-0", &frame));
+            match inputs {
+                Ok(inputs) => inputs.into_iter().for_each(|input| self.machine.handle(now, input)),
+                Err(error) => self.complaints.push(error.to_string()),
             }
         }
     }

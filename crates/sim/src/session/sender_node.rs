@@ -224,7 +224,9 @@ impl SenderNode {
 
     /// Tells a carousel whether anybody listens, as its network does.
     pub(super) fn listeners(&mut self, now: Instant, present: bool) {
-        self.machine.handle(now, SenderInput::Listeners { group: 0, present });
+        for group in 0..=self.pacing.slower.len() as u8 {
+            self.machine.handle(now, SenderInput::Listeners { group, present });
+        }
     }
 
     /// Sets the number of segments to a receiver that wait for the network. Returns whether there is room again.
@@ -358,6 +360,10 @@ impl SenderNode {
     fn wait(&mut self, now: Instant, deadline: Option<Instant>, why: SenderWait, outputs: &mut Vec<Output>) {
         match deadline {
             Some(deadline) if deadline > now => outputs.push(Output::Wake(deadline)),
+            // The slower groups of a carousel say Goodbye.
+            Some(deadline) if deadline == now && !self.pacing.slower.is_empty() => {
+                outputs.push(Output::Wake(now + Duration::from_millis(1)));
+            }
             Some(deadline) => {
                 self.complaints.push(format!("the sender waits for the past {deadline}: {why:?}"))
             }
@@ -389,7 +395,7 @@ impl SenderNode {
                 trace.add(entry(now, verb, file, range.clone()));
                 let content = Rc::clone(&self.contents[file.index() as usize]);
                 self.note_read(to, file, range.end, outputs);
-                self.sign(now, file, false, &range, outputs);
+                self.sign(now, (to, file), false, &range, outputs);
                 self.put(now, to, Packet::Blocks { file, range, content }, outputs);
             }
             SenderTransmit::Symbols { to, file, source_block, symbols } => {
@@ -399,7 +405,7 @@ impl SenderNode {
                 let object_len = self.object_lens[file.index() as usize];
                 let Some(layout) = Layout::new(object_len, self.sizes.block_len) else { return };
                 let positions = layout.positions(source_block, &symbols);
-                self.sign(now, file, true, &positions, outputs);
+                self.sign(now, (to, file), true, &positions, outputs);
                 self.put(now, to, Packet::Symbols { file, positions, content }, outputs);
             }
             SenderTransmit::ChunkHashes { to, file, pages } => {
@@ -423,7 +429,7 @@ impl SenderNode {
     fn sign(
         &mut self,
         now: Instant,
-        file: FileId,
+        (to, file): (Destination, FileId),
         are_symbols: bool,
         run: &Range<u64>,
         outputs: &mut Vec<Output>,
@@ -436,8 +442,7 @@ impl SenderNode {
         match BlockHashes::new(are_symbols, run.start, hashes) {
             Ok(page) => {
                 let packet = Packet::Page(file, page.into());
-                (0..self.page_copies)
-                    .for_each(|_| self.put(now, Destination::Group, packet.clone(), outputs));
+                (0..self.page_copies).for_each(|_| self.put(now, to, packet.clone(), outputs));
             }
             Err(error) => self.complaints.push(error.to_string()),
         }
@@ -626,6 +631,7 @@ fn vcmtp_config(scenario: &Scenario) -> SenderConfig {
         block_len: scenario.block_len,
         max_run_len: scenario.max_run_len,
         slower_run_lens: vec![scenario.max_run_len; scenario.slower_rates_bps.len()],
+        slower_groups_mend: false,
         retransmission_timeout_factor: scenario.retransmission_timeout_factor,
         minimum_retransmission_time: feed
             .map_or(Duration::from_millis(20), |feed| feed.minimum_retransmission_time),
@@ -678,13 +684,13 @@ fn announcements(scenario: &Scenario) -> Result<Vec<BeginOfFile>, String> {
 }
 
 fn carousel(scenario: &Scenario, settings: Carousel) -> Result<Sender, String> {
-    let Carousel { idle, start, first_row, .. } = settings;
+    let Carousel { idle, start, first_row, is_iotup, .. } = settings;
     let config = carousel::SenderConfig {
         session: session(scenario),
-        max_run_lens: vec![scenario.max_run_len],
+        max_run_lens: vec![scenario.max_run_len; scenario.slower_rates_bps.len() + 1],
         block_len: scenario.block_len,
         fec: scenario.fec.is_some(),
-        announce: true,
+        announce: !is_iotup,
         start,
         first_row,
         has_reports: false,

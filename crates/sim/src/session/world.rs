@@ -905,7 +905,7 @@ impl<'a> World<'a> {
             self.forging.last = Some(packet.clone());
         }
         for receiver in 0..self.receivers.len() {
-            let hears = |receiver: &ReceiverNode| !receiver.dead && receiver.hearing.group == group;
+            let hears = |receiver: &ReceiverNode| !receiver.dead && receiver.hearing.hears(group);
             if !self.receivers[receiver].as_ref().is_some_and(hears) {
                 continue;
             }
@@ -924,10 +924,12 @@ impl<'a> World<'a> {
         number: u32,
         packet: &Packet,
     ) -> Vec<(Instant, u32, Packet)> {
+        self.links[receiver].begin_super_packet();
         match packet {
             Packet::Message(_) | Packet::Page(..) => {
                 let link = &mut self.links[receiver];
-                let through = link.squeeze(now, packet.len(Sizes::of(self.scenario)));
+                let len = packet.len(Sizes::of(self.scenario));
+                let through = link.fits(len).then(|| link.squeeze(now, len)).flatten();
                 let arrivals = through.map(|through| link.carry(through)).into_iter().flatten();
                 arrivals.map(|arrival| (arrival, number, packet.clone())).collect()
             }
@@ -959,7 +961,7 @@ impl<'a> World<'a> {
             let end = run.end.min(start + block_len);
             let len = (end - start) as usize + Sizes::of(self.scenario).headers;
             let link = &mut self.links[receiver];
-            let through = link.squeeze(now, len);
+            let through = link.fits(len).then(|| link.squeeze(now, len)).flatten();
             for arrival in through.map(|through| link.carry(through)).into_iter().flatten() {
                 match arrivals.last_mut() {
                     Some((time, _, run)) if *time == arrival && run.end == start => run.end = end,

@@ -9,7 +9,7 @@ use treecast_proto::{
     tfmcc::{Arrived, Control, Pace, PaceReport, Receiver, ReceiverInput, Sender, SenderConfig, SenderInput},
 };
 
-use super::{Faults, PACKET_BYTES, clock::Clock, link::Losses};
+use super::{Faults, Lie, PACKET_BYTES, clock::Clock, link::Losses};
 use crate::network::Loss;
 
 /// The length of a run: the pacer of the driver sends this much time's worth of packets at once.
@@ -17,6 +17,9 @@ const RUN_TIME: Duration = Duration::from_millis(1);
 
 /// The most packets that leave at once: a super-packet has 64 KiB at most.
 const MOST_PACKETS_A_RUN: u64 = 43;
+
+/// The number of receivers that ask for what they lack. All of a large group's requests would take long to simulate.
+const MOST_ASKING: usize = 20;
 
 /// Length of a Pace with all its headers, in bytes.
 pub const PACE_BYTES: u64 = 148;
@@ -27,7 +30,6 @@ pub struct Auto {
     pub receivers: Vec<Receiver>,
     /// The extra delay of each receiver's way back.
     pub detours: Vec<Duration>,
-    pub has_liar: bool,
     next_number: u32,
     /// The number of reports in each feedback round from receivers that do not limit the rate.
     reports: BTreeMap<u32, u32>,
@@ -35,8 +37,42 @@ pub struct Auto {
     clock: Clock,
     /// Losses of each receiver for itself.
     losses: Vec<Losses>,
-    lie: Option<f64>,
+    /// What the first receivers say.
+    lies: Vec<Lie>,
+    /// The rate that the sender has told last.
+    told_bps: u64,
+    /// What receivers have yet to ask for, as far as it is modelled who asks.
+    gaps: Vec<Gap>,
     pub all_reports: u64,
+}
+
+/// Packets that one receiver lacks.
+#[derive(Debug, Clone, Default)]
+struct Gap {
+    next: u32,
+    missing: u32,
+    /// Whether it is about to ask.
+    is_due: bool,
+    /// Whether it never asks.
+    is_mute: bool,
+}
+
+impl Gap {
+    fn of(is_mute: bool) -> Self {
+        Self { is_mute, ..Self::default() }
+    }
+
+    fn arrived(&mut self, packets: Arrived) {
+        let end = packets.first.wrapping_add(packets.count);
+        let gap = packets.first.wrapping_sub(self.next);
+        if gap > i32::MAX as u32 {
+            // A host that is late may handle it after those that were sent later.
+            self.missing = self.missing.saturating_sub(packets.count);
+        } else {
+            self.missing += gap;
+            self.next = end;
+        }
+    }
 }
 
 /// What a flow is made of.
@@ -44,7 +80,6 @@ pub struct Auto {
 pub struct Plan<'a> {
     pub control: Control,
     pub receivers: usize,
-    pub has_liar: bool,
     pub floor_bps: Option<u64>,
     pub round_trip: Duration,
     pub faults: &'a Faults,
@@ -52,7 +87,7 @@ pub struct Plan<'a> {
 
 impl Auto {
     pub fn new(plan: &Plan<'_>, mut random: ChaCha8Rng) -> Self {
-        let Plan { control, receivers, has_liar, floor_bps, round_trip, faults } = *plan;
+        let Plan { control, receivers, floor_bps, round_trip, faults } = *plan;
         let mut sender = Sender::new(SenderConfig { control, packet_bytes: PACKET_BYTES, floor_bps });
         let most_detour = (round_trip / 10).min(Duration::from_millis(4)).as_micros().max(1) as u64;
         let detours: Vec<_> =
@@ -60,7 +95,8 @@ impl Auto {
         let mut machines = Vec::new();
         for (receiver, detour) in (1..).zip(&detours) {
             let round_trip = Some(round_trip + *detour);
-            sender.handle(Instant::ZERO, SenderInput::Joined { receiver, round_trip });
+            let who = receiver.into();
+            sender.handle(Instant::ZERO, SenderInput::Joined { receiver, who, round_trip });
             let mut machine = Receiver::new(random.random_range(0..u64::MAX));
             machine.handle(Instant::ZERO, ReceiverInput::Named(receiver));
             machines.push(machine);
@@ -70,13 +106,14 @@ impl Auto {
             sender,
             receivers: machines,
             detours,
-            has_liar,
             next_number: 0,
             reports: BTreeMap::new(),
             random,
             clock: Clock::new(faults),
             losses: if faults.own_loss > 0.0 { losses } else { Vec::new() },
-            lie: faults.lie,
+            lies: faults.lies.clone(),
+            told_bps: 0,
+            gaps: (0..receivers.min(MOST_ASKING)).map(|one| Gap::of(one < faults.mute)).collect(),
             all_reports: 0,
         }
     }
@@ -93,24 +130,29 @@ impl Auto {
     pub fn arrived(&mut self, now: Instant, packets: Arrived) {
         let now = self.clock.shows(now);
         if self.losses.is_empty() {
+            self.gaps.iter_mut().for_each(|gap| gap.arrived(packets));
             let input = ReceiverInput::Packets(packets);
             return self.receivers.iter_mut().for_each(|receiver| receiver.handle(now, input));
         }
-        for (receiver, losses) in self.receivers.iter_mut().zip(&mut self.losses) {
+        for (index, (receiver, losses)) in self.receivers.iter_mut().zip(&mut self.losses).enumerate() {
             let mut run = Arrived { count: 0, ..packets };
+            let mut hear = |run: Arrived| {
+                self.gaps.get_mut(index).into_iter().for_each(|gap| gap.arrived(run));
+                receiver.handle(now, ReceiverInput::Packets(run));
+            };
             for number in (0..packets.count).map(|place| packets.first.wrapping_add(place)) {
                 match losses.loses(&mut self.random) {
                     false => run.count += 1,
                     true => {
                         if run.count > 0 {
-                            receiver.handle(now, ReceiverInput::Packets(run));
+                            hear(run);
                         }
                         run = Arrived { first: number.wrapping_add(1), count: 0, ..packets };
                     }
                 }
             }
             if run.count > 0 {
-                receiver.handle(now, ReceiverInput::Packets(run));
+                hear(run);
             }
         }
     }
@@ -118,6 +160,7 @@ impl Auto {
     /// A message has arrived at `at`, and hosts handle it now.
     pub fn paced(&mut self, now: Instant, pace: Pace, number: u32, at: Instant) {
         let (now, at) = (self.clock.shows(now), self.clock.shows(at));
+        self.told_bps = pace.rate_bps;
         for receiver in &mut self.receivers {
             receiver.handle(now, ReceiverInput::Pace { pace, number, at });
         }
@@ -125,13 +168,11 @@ impl Auto {
 
     /// The report that a receiver sends now, if any. Deadlines are moments of the simulated time.
     pub fn poll_receiver(&mut self, now: Instant, receiver: usize) -> Step<PaceReport, (), ()> {
-        let lies = receiver == 0;
         match self.receivers[receiver].poll(self.clock.shows(now)) {
-            Step::Transmit(report) if self.has_liar && lies => Step::Transmit(self.lie(report)),
-            Step::Transmit(report) => match self.lie.filter(|_| lies) {
-                Some(factor) => Step::Transmit(exaggerate(report, factor)),
-                None => Step::Transmit(report),
-            },
+            Step::Transmit(report) => {
+                let told = self.lie(receiver).told(now, self.told_bps, report, &mut self.random);
+                Step::Transmit(told)
+            }
             Step::Wait(deadline, _) => {
                 let at = |deadline| now + self.clock.until(now, deadline);
                 Step::Wait(deadline.map(at), ())
@@ -139,23 +180,24 @@ impl Auto {
         }
     }
 
-    /// Replaces a report by a false one. Some fields stay right, so that the sender believes it.
-    fn lie(&mut self, report: PaceReport) -> PaceReport {
-        let extremes = [0, 1, report.received_bps, u64::MAX / 2, u64::MAX - 1, u64::MAX];
-        let mut draw = || extremes[self.random.random_range(0..extremes.len())];
-        let echo_us = [report.echo_us, draw()][usize::from(draw() == 0)];
-        PaceReport {
-            timestamp_us: draw(),
-            echo_us,
-            rate_bps: draw().max(1_000_000_000),
-            received_bps: draw(),
-            queue_us: draw() as u32,
-            lost_ppm: draw() as u32,
-            round_trip_us: draw() as u32,
-            loss_ppb: draw() as u32,
-            is_limited: draw() == 0,
-            ..report
-        }
+    /// What a receiver says.
+    pub fn lie(&self, receiver: usize) -> Lie {
+        self.lies.get(receiver).copied().unwrap_or_default()
+    }
+
+    /// The receivers that find now that they lack something, and will ask for it.
+    pub fn take_askers(&mut self) -> Vec<usize> {
+        let gaps = self.gaps.iter_mut().enumerate().filter(|(_, gap)| gap.missing > 0 && !gap.is_mute);
+        gaps.filter_map(|(receiver, gap)| (!std::mem::replace(&mut gap.is_due, true)).then_some(receiver))
+            .collect()
+    }
+
+    /// A receiver's request has reached the sender.
+    pub fn ask(&mut self, now: Instant, receiver: usize) {
+        let gap = &mut self.gaps[receiver];
+        let bytes = u64::from(std::mem::take(&mut gap.missing) * PACKET_BYTES);
+        gap.is_due = false;
+        self.sender.handle(now, SenderInput::Asked { receiver: receiver as u32 + 1, bytes });
     }
 
     pub fn report(&mut self, now: Instant, from: usize, report: PaceReport) {
@@ -177,12 +219,4 @@ pub fn run_len(rate_bps: u64) -> (u32, Duration) {
     let (rate, bits) = (rate_bps.max(1), u64::from(PACKET_BYTES) * 8);
     let packets = (rate * RUN_TIME.as_millis() as u64 / 1000 / bits).clamp(1, MOST_PACKETS_A_RUN);
     (packets as u32, Duration::from_nanos(packets * bits * 1_000_000_000 / rate))
-}
-
-/// A report with other rates. One that lies low says that something limits it, one that lies high that nothing does.
-pub fn exaggerate(report: PaceReport, factor: f64) -> PaceReport {
-    let scaled = |bps: u64| (bps as f64 * factor) as u64;
-    let received_bps = scaled(report.received_bps);
-    let rate_bps = if factor < 1.0 { received_bps } else { Pace::NO_RATE };
-    PaceReport { rate_bps, received_bps, queue_us: 0, lost_ppm: 0, ..report }
 }

@@ -15,8 +15,8 @@ use treecast_proto::{
 };
 
 use super::{
-    Faults, PACKET_BYTES, SPAN,
-    auto::{PACE_BYTES, exaggerate, run_len},
+    Faults, Lie, PACKET_BYTES, SPAN,
+    auto::{PACE_BYTES, run_len},
     link::{Link, Losses},
 };
 use crate::{
@@ -48,16 +48,6 @@ pub struct Host {
     pub follows_calls: bool,
     /// The longest time by which its program is late with its answers.
     pub lateness: Duration,
-}
-
-/// What a receiver says of its path.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Lie {
-    Truth,
-    /// It bears so many times what it gets.
-    Factor(f64),
-    /// It bears so much, in bits a second.
-    Bears(u64),
 }
 
 /// A session: hosts with queues of one bandwidth-delay product.
@@ -110,6 +100,8 @@ struct Member {
     /// The group that it has left, which still comes until then.
     left: Option<(u8, Instant)>,
     wake: Option<Instant>,
+    /// The rate that its group's sender has told last.
+    told_bps: u64,
 }
 
 /// A group at the sender.
@@ -168,6 +160,7 @@ impl<'a> World<'a> {
             group: 0,
             left: None,
             wake: None,
+            told_bps: 0,
         });
         let members: Vec<_> = members.collect();
         let spans = (session.length.as_nanos() / SPAN.as_nanos()) as usize + 1;
@@ -211,6 +204,7 @@ impl<'a> World<'a> {
             }
             Event::Paced(host, group, pace, number) => {
                 if self.members[host].group == group {
+                    self.members[host].told_bps = pace.rate_bps;
                     let machine = &mut self.members[host].machine;
                     let packets = Arrived { first: number, count: 1, marked: false };
                     machine.handle(now, ReceiverInput::Packets(packets));
@@ -250,8 +244,8 @@ impl<'a> World<'a> {
     /// The sender knows that a host is in a group.
     fn join(&mut self, now: Instant, host: usize, group: u8) {
         self.known[host] = group;
-        let joined =
-            SenderInput::Joined { receiver: host as u32 + 1, round_trip: Some(self.session.round_trip) };
+        let (receiver, round_trip) = (host as u32 + 1, Some(self.session.round_trip));
+        let joined = SenderInput::Joined { receiver, who: receiver.into(), round_trip };
         let there = &mut self.groups[usize::from(group)];
         there.machine.handle(now, joined);
         if !std::mem::replace(&mut there.has_members, true) {
@@ -351,16 +345,10 @@ impl<'a> World<'a> {
         loop {
             match member.machine.poll(now) {
                 Step::Transmit(report) => {
-                    let report = match member.host.lie {
-                        Lie::Truth => report,
-                        Lie::Factor(factor) => exaggerate(report, factor),
-                        Lie::Bears(bps) => {
-                            let received_bps = report.received_bps.min(bps);
-                            PaceReport { rate_bps: bps, received_bps, ..report }
-                        }
-                    };
+                    let lie = member.host.lie;
+                    let report = lie.told(now, member.told_bps, report, &mut self.random);
                     let event = Event::Report(host, member.group, report);
-                    self.schedule.at(now + self.session.round_trip / 2, event);
+                    self.schedule.at(now + self.session.round_trip / 2 + lie.delay(), event);
                 }
                 Step::Wait(deadline, _) => {
                     if let Some(at) = deadline.filter(|at| Some(*at) != member.wake) {

@@ -43,17 +43,21 @@ impl Bucket {
 pub struct Losses {
     loss: Loss,
     in_burst: bool,
+    /// The number of packets that have come.
+    count: u64,
 }
 
 impl Losses {
     pub fn new(loss: Loss) -> Self {
-        Self { loss, in_burst: false }
+        Self { loss, in_burst: false, count: 0 }
     }
 
     /// Whether the next packet is lost.
     pub fn loses(&mut self, random: &mut ChaCha8Rng) -> bool {
         let mut happens = |chance: f64| chance > 0.0 && random.random::<f64>() < chance;
+        self.count += 1;
         match self.loss {
+            Loss::Periodic(period) => period.loses(self.count - 1),
             Loss::Uniform(chance) => happens(chance),
             Loss::Bursts { enter, leave, lost, outside } => {
                 self.in_burst = if self.in_burst { !happens(leave) } else { happens(enter) };

@@ -8,6 +8,7 @@ mod bbr;
 mod clock;
 mod cubic;
 pub mod groups;
+mod lie;
 mod link;
 mod local;
 mod slow_start;
@@ -20,6 +21,7 @@ use treecast_proto::tfmcc::{Cause, Control};
 use crate::network::Loss;
 
 pub(crate) use cubic::Cubic;
+pub use lie::Lie;
 pub use world::run;
 
 /// Length of every full packet in bytes, with its IP header.
@@ -28,8 +30,8 @@ pub const PACKET_BYTES: u32 = 1500;
 /// A flow that shares the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// A sender of [`Scenario::control`] with this many receivers behind the link. The first receiver may be a liar.
-    Auto { receivers: usize, has_liar: bool },
+    /// A sender of [`Scenario::control`] with this many receivers behind the link.
+    Auto { receivers: usize },
     /// A sender with [`Control::Model`], whatever the others have.
     Model { receivers: usize },
     /// A TCP connection that always has something to send, with BBR's first version.
@@ -87,8 +89,10 @@ pub struct Faults {
     /// The time in which a sender has something to send, and then the time in which it has not. Zero: it always has.
     pub busy: Duration,
     pub idle: Duration,
-    /// What a receiver says in place of the truth, as a factor of its rates. Only the first receiver of a flow lies.
-    pub lie: Option<f64>,
+    /// What the first receivers of each flow say in place of the truth.
+    pub lies: Vec<Lie>,
+    /// As many of them never ask for what they lack.
+    pub mute: usize,
 }
 
 impl Default for Faults {
@@ -104,7 +108,8 @@ impl Default for Faults {
             lateness: Duration::ZERO,
             busy: Duration::ZERO,
             idle: Duration::ZERO,
-            lie: None,
+            lies: Vec::new(),
+            mute: 0,
         }
     }
 }

@@ -28,6 +28,9 @@ const JITTER: Duration = Duration::from_micros(250);
 const MESSAGE_BYTES: u64 = 200;
 const BESIDE: Duration = Duration::from_millis(1);
 
+/// How long what is lacking waits to be told: packets that were overtaken may still come.
+const GATHER: Duration = Duration::from_millis(20);
+
 /// The longest time for which an acknowledgement is delayed (Linux).
 const DELAYED: Duration = Duration::from_millis(40);
 
@@ -45,6 +48,8 @@ enum Event {
     Handled(usize, Pace, Arrived, Instant),
     WakeReceiver(usize, usize),
     Report(usize, usize, PaceReport),
+    /// A receiver's request for what it lacks is at the sender.
+    Ask(usize, usize),
     Acknowledge(usize, Acknowledgement),
     WatchTimeout(usize),
     /// A packet of local groups is at a host: from whom, to whom, and what.
@@ -140,6 +145,7 @@ impl<'a> World<'a> {
             }
             Event::Arrive(flow, packets) => {
                 self.auto(flow).arrived(now, packets);
+                self.ask(now, flow);
                 self.poll_receivers(now, flow);
             }
             Event::Paced(flow, pace, packet) => {
@@ -149,6 +155,7 @@ impl<'a> World<'a> {
             Event::Handled(flow, pace, packet, at) => {
                 self.auto(flow).arrived(now, packet);
                 self.auto(flow).paced(now, pace, packet.first, at);
+                self.ask(now, flow);
                 self.poll_receivers(now, flow);
             }
             Event::WakeReceiver(flow, receiver) => {
@@ -159,6 +166,10 @@ impl<'a> World<'a> {
             }
             Event::Report(flow, receiver, report) => {
                 self.auto(flow).report(now, receiver, report);
+                self.poll_sender(now, flow);
+            }
+            Event::Ask(flow, receiver) => {
+                self.auto(flow).ask(now, receiver);
                 self.poll_sender(now, flow);
             }
             Event::Acknowledge(flow, acknowledgement) => {
@@ -182,6 +193,14 @@ impl<'a> World<'a> {
                     self.poll_host(now, flow, host);
                 }
             }
+        }
+    }
+
+    /// Receivers that lack something ask for it.
+    fn ask(&mut self, now: Instant, flow: usize) {
+        let at = now + GATHER + self.scenario.round_trip_of(flow) / 2;
+        for receiver in self.auto(flow).take_askers() {
+            self.schedule.at(at, Event::Ask(flow, receiver));
         }
     }
 
@@ -234,18 +253,16 @@ impl<'a> World<'a> {
                 self.send_window(now, flow);
                 self.watch_timeout(now, flow);
             }
-            Flow::Auto { receivers, has_liar } => {
-                self.start_auto(now, flow, self.scenario.control, receivers, has_liar);
-            }
-            Flow::Model { receivers } => self.start_auto(now, flow, Control::Model, receivers, false),
+            Flow::Auto { receivers } => self.start_auto(now, flow, self.scenario.control, receivers),
+            Flow::Model { receivers } => self.start_auto(now, flow, Control::Model, receivers),
         }
     }
 
-    fn start_auto(&mut self, now: Instant, flow: usize, control: Control, receivers: usize, has_liar: bool) {
+    fn start_auto(&mut self, now: Instant, flow: usize, control: Control, receivers: usize) {
         let random = generator(self.scenario.seed, flow as u64 + 1);
         let (floor_bps, faults) = (self.scenario.floor_bps, &self.scenario.faults);
         let round_trip = self.scenario.round_trip_of(flow);
-        let plan = Plan { control, receivers, has_liar, floor_bps, round_trip, faults };
+        let plan = Plan { control, receivers, floor_bps, round_trip, faults };
         self.nodes[flow] = Some(Node::Auto(Box::new(Auto::new(&plan, random))));
         self.wakes[flow] = vec![None; receivers];
         self.send_run(now, flow);
@@ -369,7 +386,8 @@ impl<'a> World<'a> {
             match self.auto(flow).poll_receiver(now, receiver) {
                 Step::Transmit(_) if self.link.is_cut() => {}
                 Step::Transmit(report) => {
-                    let at = now + self.scenario.round_trip_of(flow) / 2 + self.auto(flow).detours[receiver];
+                    let later = self.auto(flow).detours[receiver] + self.auto(flow).lie(receiver).delay();
+                    let at = now + self.scenario.round_trip_of(flow) / 2 + later;
                     self.schedule.at(at, Event::Report(flow, receiver, report));
                 }
                 Step::Event(()) => {}

@@ -2,23 +2,28 @@
 
 mod kinds;
 mod name;
+mod renamed;
 
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
+    str::FromStr,
     time::Duration,
 };
 
 use treecast_driver::{
     coding::LEVELS,
+    files::Exclude,
     security::{AllowList, Identity},
     send::{
-        self, Control, Listed, OptionsError, RATES_BPS, SendEvent, SendOptions, SendSecurity, SendSummary,
+        self, Control, GiveUp, Listed, OptionsError, RATES_BPS, SendEvent, SendOptions, SendSecurity,
+        SendSummary, Starter,
     },
     status::Progress,
     udp::{Offload, check_group},
 };
+use treecast_host::clock::since_1970;
 use treecast_proto::fec::Share;
 use treecast_wire::{iotup, ticket};
 
@@ -27,7 +32,7 @@ use crate::{
     Error, ErrorKind, Stop,
     error::of_send,
     events::Callback,
-    limits::{LEAST_STALL_LIMIT, LOCAL_RATE_BPS},
+    limits::{CAROUSEL_RATE_BPS, LEAST_STALL_LIMIT, LOCAL_RATE_BPS, LONGEST_TIME, bounded},
     object::checked_factor,
     observers::{Observed, Observers},
     session::Session,
@@ -50,9 +55,39 @@ pub struct GroupBuilder {
     is_plain: bool,
     key: Option<String>,
     admitted: Option<PathBuf>,
+    /// Patterns of entries of folders that are not sent.
+    excluded: Vec<String>,
     most_outstanding: usize,
     observed: Observed,
+    /// Whether a short code is offered.
+    offers_code: bool,
     on_event: Option<Callback<GroupEvent>>,
+}
+
+/// Shortens times that no clock can bear.
+fn bound(options: &mut SendOptions) {
+    let times = [
+        &mut options.wait_timeout,
+        &mut options.minimum_retransmission_time,
+        &mut options.stall_limit,
+        &mut options.linger,
+    ];
+    times.into_iter().for_each(|time| *time = bounded(*time));
+    options.expires_in = options.expires_in.map(bounded);
+    options.listed_wait = options.listed_wait.map(bounded);
+    options.awaits_results = options.awaits_results.map(bounded);
+    options.start_at = options.start_at.map(|moment| moment.min(since_1970() + LONGEST_TIME));
+    for rule in &mut options.feed_rules {
+        rule.terms.expires_after = rule.terms.expires_after.map(bounded);
+    }
+    match &mut options.repair {
+        send::Repair::Carousel(carousel) => {
+            carousel.idle = bounded(carousel.idle);
+            carousel.wait_timeout = carousel.wait_timeout.map(bounded);
+        }
+        send::Repair::Local(local) => local.deadline = local.deadline.map(bounded),
+        send::Repair::Nack | send::Repair::After | send::Repair::None => {}
+    }
 }
 
 /// Refuses values that no session can have.
@@ -60,6 +95,12 @@ fn check(options: &SendOptions) -> Result<(), Error> {
     let refuse = |line: String| Err(Error::new(ErrorKind::Options, line));
     if let Some(factor) = options.retransmission_timeout_factor {
         checked_factor(factor)?;
+    }
+    if let Some(GiveUp::Times(factor)) = options.give_up {
+        checked_factor(factor)?;
+    }
+    if options.give_up.is_some() && (options.feed.is_some() || !options.repair.has_connections()) {
+        return Err(Error::of(ErrorKind::Options, OptionsError::GiveUp));
     }
     if let Some(Err(line)) = options.group.map(check_group) {
         return refuse(line);
@@ -112,6 +153,25 @@ pub enum Fanout {
     Auto,
 }
 
+impl FromStr for Fanout {
+    type Err = Error;
+
+    /// Reads the word that `treecast send --fanout` has for it.
+    fn from_str(word: &str) -> Result<Self, Error> {
+        Ok(match word {
+            "multicast" => Self::Multicast,
+            "unicast" => Self::Unicast,
+            "mead" => Self::Mead,
+            "xcast" => Self::Xcast,
+            "auto" => Self::Auto,
+            _ => {
+                let line = format!("{word:?} is no fanout: expected multicast, unicast, mead, xcast or auto");
+                return Err(Error::new(ErrorKind::Options, line));
+            }
+        })
+    }
+}
+
 /// The way in which lost packets are mended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -151,8 +211,10 @@ impl Default for GroupBuilder {
             is_plain: false,
             key: None,
             admitted: None,
+            excluded: Vec::new(),
             most_outstanding: MOST_OUTSTANDING,
             observed: Observed::default(),
+            offers_code: false,
             on_event: None,
         }
     }
@@ -160,8 +222,15 @@ impl Default for GroupBuilder {
 
 impl GroupBuilder {
     /// The number of receivers with which the session starts, 1 or more. Default: 1.
-    pub fn wait_for(mut self, receivers: u32) -> Self {
+    pub fn wait(mut self, receivers: u32) -> Self {
         self.options.wait_for = receivers;
+        self
+    }
+
+    /// Who may start the session before as many receivers are there, or change their number. With
+    /// [`answer_status`](Self::answer_status), `treecast status --start` and `--wait` do so, too.
+    pub fn starter(mut self, starter: &Starter) -> Self {
+        self.options.starter = Some(starter.clone());
         self
     }
 
@@ -200,22 +269,29 @@ impl GroupBuilder {
         self
     }
 
-    /// The rate at which packets leave. Default: [`Rate::Auto`]; with a carousel [`Rate::Max`].
+    /// The rate at which packets leave. Default: [`Rate::Auto`]; with a carousel [`CAROUSEL_RATE_BPS`].
     pub fn rate(mut self, rate: Rate) -> Self {
         self.rate = Some(rate);
         self
     }
 
-    /// The time for retransmissions of each object that has no [factor](crate::Object::retransmission_factor) of its own, as a
+    /// The time for retransmissions of each object that has no [factor](crate::Object::retx_factor) of its own, as a
     /// multiple of the time that its multicast takes; 0 to 1,000,000. Default: no limit.
-    pub fn retransmission_factor(mut self, factor: f64) -> Self {
+    pub fn retx_factor(mut self, factor: f64) -> Self {
         self.options.retransmission_timeout_factor = Some(factor);
         self
     }
 
     /// The shortest time for retransmissions, whatever the factor gives. Default: 2 s.
-    pub fn minimum_retransmission_time(mut self, time: Duration) -> Self {
+    pub fn retx_minimum(mut self, time: Duration) -> Self {
         self.options.minimum_retransmission_time = time;
+        self
+    }
+
+    /// When receivers that do not have everything are given up, counted from the session's first packet. It is not for feeds, carousels
+    /// and local groups. Default: never.
+    pub fn give_up_after(mut self, when: GiveUp) -> Self {
+        self.options.give_up = Some(when);
         self
     }
 
@@ -250,7 +326,7 @@ impl GroupBuilder {
     }
 
     /// The hop limit of multicast packets: the number of routers that they may cross, 1 to 255. Default: 32.
-    pub fn hops(mut self, hops: u8) -> Self {
+    pub fn ttl(mut self, hops: u8) -> Self {
         self.options.hops = hops.into();
         self
     }
@@ -275,21 +351,31 @@ impl GroupBuilder {
 
     /// Compresses objects by zstd at this level, 1 to 19, where a sample of them becomes smaller. [`Group::send`] takes the
     /// sample, so it reads a little of each object. Default: no compression.
-    pub fn compression(mut self, level: i32) -> Self {
+    pub fn compress(mut self, level: i32) -> Self {
         self.options.compression = Some(level);
         self
     }
 
     /// The time after which the ticket admits nobody. Default: none.
-    pub fn expires_in(mut self, time: Duration) -> Self {
+    pub fn expires(mut self, time: Duration) -> Self {
         self.options.expires_in = Some(time);
         self
     }
 
-    /// Announces the session on the network under this name, so that `treecast discover` and standing receivers find it. An empty
-    /// name stands for that of the first [path](Self::path).
+    /// Announces the session on the network under this name to anybody who asks (`treecast discover`). An empty name stands for that of
+    /// the first [path](Self::path).
     pub fn announce(mut self, name: impl Into<String>) -> Self {
-        self.options.announce = Some(name.into());
+        let announce = self.options.announce.get_or_insert_default();
+        (announce.name, announce.people) = (name.into(), true);
+        self
+    }
+
+    /// Offers the ticket for a short code of three words ([`Group::code`]), by which receivers on the same network get it. After five
+    /// wrong guesses the code is of no use any more. [`GroupEvent::CodeGiven`] and [`GroupEvent::CodeWrong`] tell who has asked.
+    ///
+    /// It is for [`start`](Self::start). A program that [runs](Self::run) the session opens an [`Offer`](crate::code::Offer).
+    pub fn code(mut self) -> Self {
+        self.offers_code = true;
         self
     }
 
@@ -306,7 +392,7 @@ impl GroupBuilder {
     }
 
     /// The file with the public keys of the receivers that are admitted, one a line. Default: everybody who has the ticket.
-    pub fn admit(mut self, allow_list: impl Into<PathBuf>) -> Self {
+    pub fn allow(mut self, allow_list: impl Into<PathBuf>) -> Self {
         self.admitted = Some(allow_list.into());
         self
     }
@@ -326,9 +412,11 @@ impl GroupBuilder {
     /// cannot be used, and [`ErrorKind::Key`] if a key or the allow list cannot be used.
     pub fn start(mut self) -> Result<Group, Error> {
         let session = Session::new(self.on_event.take(), GroupEvent::Missed)?;
-        let most_outstanding = self.most_outstanding;
+        let (most_outstanding, offers_code) = (self.most_outstanding, self.offers_code);
         let (options, observers) = self.prepare()?;
-        Group::open(options, observers, session, most_outstanding)
+        let (interface, group) = (options.interface.clone(), options.group);
+        let started = Group::open(options, observers, session, most_outstanding)?;
+        if offers_code { started.with_code(interface.as_deref(), group) } else { Ok(started) }
     }
 
     /// Sends the [paths](Self::path), and what comes by the [feed](Self::feed), in this thread. Returns when every receiver has ended
@@ -351,6 +439,10 @@ impl GroupBuilder {
     /// # Errors
     /// Those of [`start`](Self::start) and of [`Group::finish`].
     pub fn run(self, stop: &Stop, on_event: &mut dyn FnMut(&SendEvent)) -> Result<SendSummary, Error> {
+        if self.offers_code {
+            let line = "a session that runs in its caller's thread offers no code by itself: open an Offer for its ticket";
+            return Err(Error::new(ErrorKind::Options, line));
+        }
         let (options, mut observers) = self.prepare()?;
         let is_iotup = options.repair.is_iotup();
         let mut note = |event: SendEvent| {
@@ -366,6 +458,9 @@ impl GroupBuilder {
         let rate = self.session_rate().map_err(options_error)?;
         let security = self.security()?;
         let mut options = self.options;
+        bound(&mut options);
+        options.selection.exclude =
+            Exclude::new(&self.excluded).map_err(|error| Error::of(ErrorKind::Options, error))?;
         options.rate = rate;
         options.slower_rates = self.several_rates.unwrap_or_default().into_iter().skip(1).collect();
         if let send::Repair::Local(local) = &mut options.repair {
@@ -377,14 +472,16 @@ impl GroupBuilder {
         }
         check(&options)?;
         options.security = security;
-        if let Some(name) = &options.announce {
-            options.announce = Some(name::announced(name, &options.paths)?);
+        if let Some(announce) = &mut options.announce {
+            announce.name = name::announced(&announce.name, &options.paths)?;
         }
+        // Nobody tells a carousel anything.
+        options.awaits_results = options.awaits_results.filter(|_| options.repair.has_connections());
         // Parts of files, which go out by difference, are mended without symbols.
         let default_fec = || options.default_fec().filter(|_| !options.by_difference);
         options.fec = self.fec.unwrap_or_else(default_fec);
         options.offload = Offload::from_environment().map_err(|line| Error::new(ErrorKind::Options, line))?;
-        let mut observers = Observers::start(Progress::default(), self.observed)?;
+        let mut observers = Observers::start(Progress::default(), self.observed, options.starter.clone())?;
         observers.note_wanted(options.wait_for);
         Ok((options, observers))
     }
@@ -398,7 +495,7 @@ impl GroupBuilder {
             Some([] | [_]) => return Err(OptionsError::Rates),
             Some([bps, ..]) => Rate::Bps(*bps),
             None => match self.rate {
-                None if is_carousel => Rate::Max,
+                None if is_carousel => Rate::Bps(CAROUSEL_RATE_BPS),
                 None | Some(Rate::Auto) if is_local => Rate::Bps(LOCAL_RATE_BPS),
                 Some(Rate::Tfmcc) if is_local => return Err(OptionsError::LocalTfmcc),
                 asked => asked.unwrap_or_default(),
@@ -453,13 +550,14 @@ mod tests {
         let local = || Group::builder().local_groups(LocalOptions::default());
         assert_eq!(rate(Group::builder()), auto(Control::Model, None));
         assert_eq!(rate(Group::builder().rate(Rate::Tfmcc).rate_floor(5)), auto(Control::Tfmcc, Some(5)));
-        assert_eq!(rate(carousel()), Ok(send::Rate::Max));
+        assert_eq!(rate(carousel()), Ok(send::Rate::Fixed(CAROUSEL_RATE_BPS)));
+        assert_eq!(rate(carousel().rate(Rate::Max)), Ok(send::Rate::Max));
         assert_eq!(rate(carousel().rate(Rate::Bps(7))), Ok(send::Rate::Fixed(7)));
         assert_eq!(rate(local().rate_floor(5)), Ok(send::Rate::Fixed(LOCAL_RATE_BPS)));
         assert_eq!(rate(local().rate(Rate::Tfmcc)), Err(OptionsError::LocalTfmcc));
-        assert_eq!(rate(Group::builder().several_rates(vec![9, 5])), Ok(send::Rate::Fixed(9)));
-        assert_eq!(rate(Group::builder().several_rates(vec![9])), Err(OptionsError::Rates));
-        assert_eq!(rate(Group::builder().several_rates(Vec::new())), Err(OptionsError::Rates));
+        assert_eq!(rate(Group::builder().rates(vec![9, 5])), Ok(send::Rate::Fixed(9)));
+        assert_eq!(rate(Group::builder().rates(vec![9])), Err(OptionsError::Rates));
+        assert_eq!(rate(Group::builder().rates(Vec::new())), Err(OptionsError::Rates));
     }
 
     #[test]
@@ -477,10 +575,10 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Options);
             (error.cause().is_some_and(|cause| cause.is::<OptionsError>()), error.to_string())
         };
-        let (is_typed, line) = refused(Group::builder().wait_for(2).wait_at_least(3));
+        let (is_typed, line) = refused(Group::builder().wait(2).wait_at_least(3));
         assert!(is_typed && line.contains("waits for 2 receivers"), "{line}");
         assert!(refused(Group::builder().plain().key("x")).1.contains("no keys"));
-        assert!(refused(Group::builder().several_rates(vec![9_000_000, 1])).1.contains("the rate 1 is"));
+        assert!(refused(Group::builder().rates(vec![9_000_000, 1])).1.contains("the rate 1 is"));
         assert!(refused(Group::builder().announce("a\nb")).1.contains("without control"));
     }
 }

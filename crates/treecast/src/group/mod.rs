@@ -6,7 +6,7 @@ mod scope;
 
 use std::{
     future::Future,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::{
         Arc, Weak,
@@ -25,9 +25,11 @@ pub use scope::Scope;
 
 use crate::{
     Error, ErrorKind, Finish, GroupReport, NextEvent, Object, ObjectId, Ticket,
+    code::{self, Code},
     error::of_send,
     object::{Held, Memory, Prepared},
     observers::Observers,
+    place::Place,
     session::Session,
     wait::Watched,
 };
@@ -38,7 +40,7 @@ use crate::{
 /// [`start`](GroupBuilder::start) are StartGroup, [`send`](Group::send) is SendFile and SendMemoryData,
 /// [`next_event`](Group::next_event) is GetNextEvent, and [`close`](Group::close) is CloseSender. All of them return
 /// at once, except where one waits on purpose. Objects go out when enough receivers are there
-/// ([`GroupBuilder::wait_for`]). A receiver that comes later gets what is not done by then.
+/// ([`GroupBuilder::wait`]). A receiver that comes later gets what is not done by then.
 ///
 /// A group may be used from several threads and tasks at a time. A group that is dropped before it is closed stops its session
 /// at once, and receivers keep only what was complete. So close it, and wait for its end:
@@ -59,6 +61,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Group {
     ticket: Ticket,
+    /// Gives the ticket to whoever has the code.
+    offer: Option<code::Offer>,
     shared: Arc<Shared>,
 }
 
@@ -117,6 +121,20 @@ pub enum GroupEvent {
         not_wanted: u32,
         /// The number of receivers that wanted it and do not have it.
         failed: u32,
+    },
+    /// A receiver has got the ticket by the [code](Group::code).
+    #[non_exhaustive]
+    CodeGiven {
+        /// The receiver's address.
+        address: SocketAddr,
+    },
+    /// Somebody has tried a wrong code.
+    #[non_exhaustive]
+    CodeWrong {
+        /// The address that it came from.
+        address: SocketAddr,
+        /// The number of guesses that are left. With 0, the code is of no use any more.
+        attempts_left: u8,
     },
     /// Something is not as good as it could be. The line says what, and what helps.
     Warning(String),
@@ -203,9 +221,39 @@ impl Group {
         };
         shared.session.run("treecast-send", run)?;
         match ready.wait(Option::take) {
-            Some(ticket) => Ok(Self { ticket, shared }),
+            Some(ticket) => Ok(Self { ticket, offer: None, shared }),
             None => Err(shared.session.finish().wait().err().unwrap_or_else(Error::panicked)),
         }
+    }
+
+    /// Offers the ticket for a short code, on this interface or that of the route to the group.
+    fn with_code(mut self, interface: Option<&str>, group: Option<IpAddr>) -> Result<Self, Error> {
+        let shared = Arc::downgrade(&self.shared);
+        let on_news = move |news: code::News| {
+            let event = match news {
+                code::News::Given { to } => GroupEvent::CodeGiven { address: canonical(to) },
+                code::News::Wrong { from, left } => {
+                    GroupEvent::CodeWrong { address: canonical(from), attempts_left: left }
+                }
+            };
+            Weak::upgrade(&shared).into_iter().for_each(|shared| shared.tell(event.clone()));
+        };
+        self.offer = Some(code::Offer::open(&self.ticket, interface, group, on_news)?);
+        Ok(self)
+    }
+
+    /// The short code by which a receiver on the same network gets the ticket. `None` without [`GroupBuilder::code`].
+    pub fn code(&self) -> Option<Code> {
+        self.offer.as_ref().map(code::Offer::code)
+    }
+
+    /// Refuses a child that was forked, where no thread runs the session. The child cannot use the group, and dropping it there does
+    /// nothing to the session.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`] if another process has started the group.
+    pub fn check_process(&self) -> Result<(), Error> {
+        self.shared.session.place.check_process()
     }
 
     /// The ticket with which receivers join.
@@ -219,8 +267,9 @@ impl Group {
     /// # Errors
     /// [`ErrorKind::File`] if the file or the name cannot be used, [`ErrorKind::Options`] if the factor is no number from 0 to
     /// 1,000,000, [`ErrorKind::Full`] if [too many](GroupBuilder::most_outstanding) objects are not done, and
-    /// [`ErrorKind::Closed`] if the group is closed or its session is over.
+    /// [`ErrorKind::Closed`] if the group is closed, its session is over, or this is a child that was forked.
     pub fn send(&self, object: Object) -> Result<Transfer, Error> {
+        self.check_process()?;
         let id = self.shared.outstanding.with(Outstanding::next_id);
         let released = Arc::downgrade(&self.shared);
         let mut holds_memory = false;
@@ -229,7 +278,8 @@ impl Group {
             Held::new(memory, move || _ = Weak::upgrade(&released).map(|shared| shared.released(id)))
         })?;
         let (name, bytes) = (named.name.clone(), named.source.size());
-        let (waiting, transfer) = Waiting::new(id, name, bytes, holds_memory);
+        let place = self.shared.session.place.clone();
+        let (waiting, transfer) = Waiting::new(id, name, bytes, holds_memory, place);
         let most = self.shared.most_outstanding;
         self.shared.outstanding.with(|outstanding| outstanding.add(waiting, most))?;
         let mut terms = Terms::default();
@@ -337,7 +387,7 @@ impl Drop for Group {
 
 impl Shared {
     fn stop(&self) {
-        self.session.stop.request();
+        self.session.request_stop();
     }
 
     /// Runs the session in this thread.
@@ -417,6 +467,11 @@ impl Shared {
     }
 }
 
+/// The address of a peer at a port that takes IPv6 and IPv4 alike.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 /// Whether a session takes no objects of its program.
 fn sends_what_it_began_with(options: &SendOptions) -> bool {
     let goes_on = options.session_file.is_some();
@@ -476,12 +531,21 @@ impl GroupProgress {
 pub struct Transfer {
     id: ObjectId,
     delivery: Arc<Watched<Option<Delivery>>>,
+    place: Place,
 }
 
 impl Transfer {
     /// The number of the object, as in [`Delivery::id`].
     pub fn id(&self) -> ObjectId {
         self.id
+    }
+
+    /// Refuses a child that was forked, where the group never is done with an object.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`] if another process has sent the object.
+    pub fn check_process(&self) -> Result<(), Error> {
+        self.place.check_process()
     }
 
     /// Blocks this thread until the group is done with the object.
@@ -509,13 +573,19 @@ impl Future for Transfer {
 pub struct Room<'a>(&'a Shared);
 
 impl Room<'_> {
-    /// Blocks this thread until there is room.
+    /// Blocks this thread until there is room. Returns at once in a function that the session calls, and in a child that was
+    /// forked.
     pub fn wait(self) {
-        self.0.outstanding.wait(|outstanding| outstanding.has_room(self.0.most_outstanding));
+        if self.0.session.place.can_wait() {
+            self.0.outstanding.wait(|outstanding| outstanding.has_room(self.0.most_outstanding));
+        }
     }
 
     /// Blocks this thread for at most this time. `None` if there is no room then.
     pub fn wait_timeout(self, time: Duration) -> Option<()> {
+        if !self.0.session.place.can_wait() {
+            return Some(());
+        }
         self.0.outstanding.wait_timeout(time, |outstanding| outstanding.has_room(self.0.most_outstanding))
     }
 }

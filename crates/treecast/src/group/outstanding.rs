@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Delivery, Transfer};
-use crate::{Error, ErrorKind, ObjectId, wait::Watched};
+use crate::{Error, ErrorKind, ObjectId, place::Place, wait::Watched};
 
 /// The objects that are not done.
 #[derive(Debug, Default)]
@@ -25,10 +25,10 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub fn new(id: ObjectId, name: String, bytes: u64, is_held: bool) -> (Self, Transfer) {
+    pub fn new(id: ObjectId, name: String, bytes: u64, is_held: bool, place: Place) -> (Self, Transfer) {
         let delivery = Delivery { id, name, bytes, complete: 0, not_wanted: 0, failed: 0, problem: None };
         let slot = Arc::default();
-        let transfer = Transfer { id, delivery: Arc::clone(&slot) };
+        let transfer = Transfer { id, delivery: Arc::clone(&slot), place };
         (Self { delivery, is_done: false, is_held, slot }, transfer)
     }
 
@@ -48,7 +48,7 @@ impl Outstanding {
     /// Adds an object, unless `most` are there.
     pub fn add(&mut self, waiting: Waiting, most: usize) -> Result<(), Error> {
         if self.is_over {
-            return Err(Error::new(ErrorKind::Closed, "the session is over: it sends nothing more"));
+            return Err(Error::new(ErrorKind::Closed, "the group is closed: its session is over"));
         }
         if self.waiting.len() >= most {
             let line = format!("{most} objects are not done yet: wait for room, or allow more");
@@ -115,7 +115,7 @@ mod tests {
         let mut outstanding = Outstanding::default();
         let transfers = [false, true].map(|is_held| {
             let id = outstanding.next_id();
-            let (waiting, transfer) = Waiting::new(id, "x".to_owned(), 1, is_held);
+            let (waiting, transfer) = Waiting::new(id, "x".to_owned(), 1, is_held, Place::new());
             outstanding.add(waiting, 2).unwrap();
             transfer
         });
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn bytes_in_memory_are_done_when_nobody_holds_them() {
         let (mut outstanding, [file, memory]) = two();
-        let full = Waiting::new(ObjectId(9), "y".to_owned(), 1, false).0;
+        let full = Waiting::new(ObjectId(9), "y".to_owned(), 1, false, Place::new()).0;
         assert_eq!(outstanding.add(full, 2).unwrap_err().kind(), ErrorKind::Full);
         assert_eq!(outstanding.has_room(2), None);
         assert!(outstanding.done(file.id(), [1, 2, 0]).unwrap().settle().is_complete());
@@ -147,7 +147,7 @@ mod tests {
         assert!(problems.next().is_none(), "the other one's bytes are still held");
         assert_eq!(outstanding.released(memory.id()).unwrap().settle().problem, None);
         assert!(!file.wait().is_complete() && memory.wait().is_complete());
-        let late = Waiting::new(ObjectId(9), "y".to_owned(), 1, false).0;
+        let late = Waiting::new(ObjectId(9), "y".to_owned(), 1, false, Place::new()).0;
         assert_eq!(outstanding.add(late, 2).unwrap_err().kind(), ErrorKind::Closed);
         assert_eq!(outstanding.has_room(0), Some(()));
     }

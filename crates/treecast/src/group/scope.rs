@@ -60,7 +60,7 @@ impl<'env> Scope<'env> {
         let borrow = Borrow { start: bytes.as_ptr(), len: bytes.len(), borrows: self.borrows.clone() };
         let object = Object::bytes(name, borrow);
         self.group.send(match factor {
-            Some(factor) => object.retransmission_factor(factor),
+            Some(factor) => object.retx_factor(factor),
             None => object,
         })
     }

@@ -26,6 +26,7 @@ use crate::{
     Error, ErrorKind, Stop, Ticket,
     error::of_receive,
     events::Callback,
+    limits::bounded,
     observers::{Observed, Observers},
     session::Session,
 };
@@ -82,6 +83,11 @@ impl ReceiverBuilder {
         Ok(builder.hidden())
     }
 
+    /// The ticket of the session.
+    pub fn ticket(&self) -> Ticket {
+        Ticket(self.options.ticket.clone())
+    }
+
     /// Whether the ticket is that of a feed, of which nobody knows how much will come.
     pub fn is_feed(&self) -> bool {
         self.options.ticket.is_feed
@@ -90,7 +96,7 @@ impl ReceiverBuilder {
     /// The folder for what comes. It is made if it is missing. Default: the working directory.
     ///
     /// A file gets its name only when it is complete and its hash is right; it then replaces a file of that name. A receiver
-    /// that was killed goes on where it was, when it joins with the same ticket and folder.
+    /// that was stopped or killed goes on where it was, when it joins with the same ticket and folder.
     pub fn folder(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.into = path.into();
         self.is_in_memory = false;
@@ -153,7 +159,7 @@ impl ReceiverBuilder {
     }
 
     /// Refuses the ticket of a session without security.
-    pub fn secure_only(mut self) -> Self {
+    pub fn secure(mut self) -> Self {
         self.options.secure_only = true;
         self
     }
@@ -171,15 +177,33 @@ impl ReceiverBuilder {
     }
 
     /// Ends the session when more objects are announced than this.
-    pub fn most_objects(mut self, objects: u64) -> Self {
+    pub fn max_files(mut self, objects: u64) -> Self {
         self.options.rules.max_files = Some(objects);
         self
     }
 
     /// Ends the session when the objects are larger together than this, in bytes.
-    pub fn most_bytes(mut self, bytes: u64) -> Self {
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.options.rules.max_bytes = Some(bytes);
         self
+    }
+
+    /// See [`ReceiverBuilder::secure`].
+    #[deprecated(note = "it is called `secure`, as the command's option is")]
+    pub fn secure_only(self) -> Self {
+        self.secure()
+    }
+
+    /// See [`ReceiverBuilder::max_files`].
+    #[deprecated(note = "it is called `max_files`, as the command's option is")]
+    pub fn most_objects(self, objects: u64) -> Self {
+        self.max_files(objects)
+    }
+
+    /// See [`ReceiverBuilder::max_bytes`].
+    #[deprecated(note = "it is called `max_bytes`, as the command's option is")]
+    pub fn most_bytes(self, bytes: u64) -> Self {
+        self.max_bytes(bytes)
     }
 
     /// The time for which the receiver tries to reach the sender. Default: 30 s.
@@ -221,6 +245,13 @@ impl ReceiverBuilder {
         self
     }
 
+    /// Forces each file to the disk, and reads it back from there, before it gets its name: bits may flip on the way. It takes the time to
+    /// write and read everything once. Default: a file is hashed as it comes.
+    pub fn read_back(mut self) -> Self {
+        self.options.rules.reads_back = true;
+        self
+    }
+
     /// Writes the session's one object to this block device. The folder has only what is kept meanwhile. With `reads_back`, the
     /// object is read from the device before it counts. A device that is in use or too small is refused.
     /// [`Received::path`](crate::Received::path) is not where the object is then.
@@ -240,6 +271,13 @@ impl ReceiverBuilder {
     /// to hosts that send to it.
     pub fn must_send(mut self) -> Self {
         self.options.must_send = true;
+        self
+    }
+
+    /// Removes incomplete files when the receiver is stopped. Default: they stay, and a receiver with the same ticket and folder goes
+    /// on with them within seven days.
+    pub fn discard(mut self) -> Self {
+        self.options.discards = true;
         self
     }
 
@@ -308,6 +346,13 @@ impl ReceiverBuilder {
         if options.old.is_some() && is_iotup {
             return refuse("the IoT updater's frames carry whole files, and no older version is of use");
         }
+        let times = [
+            &mut options.connect_timeout,
+            &mut options.reconnect,
+            &mut options.stall_limit,
+            &mut options.rules.wait_for_space,
+        ];
+        times.into_iter().for_each(|time| *time = bounded(*time));
         let groups = self.local_groups.as_deref().map(GroupsFile::read).transpose();
         options.groups = groups.map_err(|error| Error::of(ErrorKind::Options, error))?;
         let identity = self.key.as_deref().map(Identity::named).transpose();
@@ -320,7 +365,7 @@ impl ReceiverBuilder {
             false => Folder::new(&options.into)?,
         };
         options.into = folder.path().to_owned();
-        let mut observers = Observers::start(Progress::Receive(Box::default()), self.observed)?;
+        let mut observers = Observers::start(Progress::Receive(Box::default()), self.observed, None)?;
         match is_iotup {
             true => observers.note_iotup(options.ticket.group),
             false => observers.note_ticket(&options.ticket),

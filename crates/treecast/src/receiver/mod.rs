@@ -248,14 +248,31 @@ impl Receiver {
 
     /// Leaves the group: the paper's LeaveGroup. Complete objects stay. Returns at once; wait for the result, or await it.
     pub fn leave(&self) -> Finish<ReceiverReport> {
-        self.session.stop.request();
+        self.session.request_stop();
         self.finish()
+    }
+
+    /// Refuses a child that was forked, where no thread runs the session. The child cannot use the receiver, and dropping it there
+    /// does nothing to the session.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`] if another process has joined the group.
+    pub fn check_process(&self) -> Result<(), Error> {
+        self.session.place.check_process()
+    }
+
+    /// Refuses a thread that would wait for the session without end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Deadlock`] in a function that the session calls, and those of [`Receiver::check_process`].
+    pub fn check_wait(&self) -> Result<(), Error> {
+        self.session.place.check_wait()
     }
 }
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.session.stop.request();
+        self.session.request_stop();
         if self.is_in_memory {
             self.session.wait_for_end(LEAVING_TIME);
         }

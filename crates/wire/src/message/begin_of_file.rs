@@ -1,11 +1,11 @@
-//! Begin-of-File (interdomain-2013, table 4.1), followed by the attributes of an object that comes from a file
-//! system.
+//! Begin-of-File (interdomain-2013, table 4.1), with the attributes of an object that comes from a file system. The paper's
+//! name field has a fixed width; here the name is last and takes the rest, so that a packet is no longer than it must be.
 //!
 //! ```text
-//!  0             1           9                      265    266    268            276           280
-//!  +-------------+-----------+-----------------------+------+------+--------------+-------------+
-//!  |transfer type| file size | file name, zero-filled| kind | mode | seconds      | nanoseconds |
-//!  +-------------+-----------+-----------------------+------+------+--------------+-------------+
+//!  0             1           9      10     12        20            24
+//!  +-------------+-----------+------+------+---------+-------------+------------------+
+//!  |transfer type| file size | kind | mode | seconds | nanoseconds | file name (rest) |
+//!  +-------------+-----------+------+------+---------+-------------+------------------+
 //! ```
 //!
 //! The top bit of the transfer type says that the object is compressed segment by segment. The next bit says that the
@@ -20,8 +20,8 @@ use std::{fmt, sync::Arc};
 
 use crate::{ParseError, field::Reader, listed};
 
-/// Width of the name field in bytes. A name is UTF-8 (the paper says ASCII) and may fill it.
-pub const FILE_NAME_LEN: usize = 256;
+/// Length of the longest name in bytes: Linux' PATH_MAX. A name is UTF-8 (the paper says ASCII).
+pub const MAX_FILE_NAME_LEN: usize = 4096;
 
 listed! {
     /// The source and destination of an object. The paper gives no numbers; these follow its order.
@@ -83,19 +83,22 @@ pub struct BeginOfFile {
 }
 
 impl BeginOfFile {
-    /// Length of the body in bytes, whether or not there are attributes.
-    pub const LEN: usize = 1 + 8 + FILE_NAME_LEN + ATTRIBUTES_LEN;
+    /// Length of the body without the name, in bytes, whether or not there are attributes.
+    pub const LEN_BEFORE_NAME: usize = 1 + 8 + ATTRIBUTES_LEN;
+
+    /// Length of the longest body, in bytes.
+    pub const MAX_LEN: usize = Self::LEN_BEFORE_NAME + MAX_FILE_NAME_LEN;
 
     /// Creates the announcement of an object.
     ///
     /// # Errors
-    /// If the name is empty, longer than [`FILE_NAME_LEN`] bytes, or contains a zero byte.
+    /// If the name is empty, longer than [`MAX_FILE_NAME_LEN`] bytes, or contains a zero byte.
     pub fn new(transfer_type: TransferType, file_size: u64, file_name: &str) -> Result<Self, ParseError> {
-        if file_name.is_empty() || file_name.len() > FILE_NAME_LEN {
+        if file_name.is_empty() || file_name.len() > MAX_FILE_NAME_LEN {
             return Err(ParseError::invalid(
                 "file name",
                 format!("{} bytes", file_name.len()),
-                "1 to 256 bytes",
+                "1 to 4096 bytes",
             ));
         }
         if file_name.contains('\0') {
@@ -132,7 +135,7 @@ impl BeginOfFile {
     /// The same announcement with another name.
     ///
     /// # Errors
-    /// If the name is empty, longer than [`FILE_NAME_LEN`] bytes, or contains a zero byte.
+    /// If the name is empty, longer than [`MAX_FILE_NAME_LEN`] bytes, or contains a zero byte.
     pub fn renamed(&self, file_name: &str) -> Result<Self, ParseError> {
         let Self { file_name, .. } = Self::new(self.transfer_type, self.file_size, file_name)?;
         Ok(Self { file_name, ..self.clone() })
@@ -176,21 +179,30 @@ impl BeginOfFile {
         &self.file_name
     }
 
+    /// Length of the body in bytes.
+    pub(super) fn len(&self) -> usize {
+        Self::LEN_BEFORE_NAME + self.file_name.len()
+    }
+
+    /// Parses a body that has come in parts.
+    ///
+    /// # Errors
+    /// If a field is wrong.
+    pub fn from_body(body: &[u8]) -> Result<Self, ParseError> {
+        Self::parse(body)
+    }
+
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
-        let mut reader = Reader::up_to(Self::LEN, payload, "begin of file")?;
+        let mut reader = Reader::up_to(Self::MAX_LEN, payload, "begin of file")?;
         let number = reader.u8("transfer type")?;
         let transfer_type = TransferType::ALL.into_iter().find(|known| *known as u8 == number & !FLAGS);
         let transfer_type = transfer_type
             .ok_or_else(|| ParseError::invalid("transfer type", number, "0 to 3 in the lower six bits"))?;
         let file_size = reader.u64("file size")?;
-        let field = reader.take("file name", FILE_NAME_LEN)?;
         let attributes = parse_attributes(&mut reader)?;
-        let len = field.iter().position(|byte| *byte == 0).unwrap_or(FILE_NAME_LEN);
-        if field[len..].iter().any(|byte| *byte != 0) {
-            return Err(ParseError::invalid("file name", "bytes behind its end", "zero bytes"));
-        }
-        let name = std::str::from_utf8(&field[..len])
-            .map_err(|_| ParseError::invalid("file name", field[..len].escape_ascii(), "UTF-8"))?;
+        let name = reader.rest();
+        let name = std::str::from_utf8(name)
+            .map_err(|_| ParseError::invalid("file name", name.escape_ascii(), "UTF-8"))?;
         let begin = Self::new(transfer_type, file_size, name)?;
         let begin =
             Self { is_compressed: number & COMPRESSED != 0, has_index: number & HAS_INDEX != 0, ..begin };
@@ -202,9 +214,6 @@ impl BeginOfFile {
         let flags = flag(self.is_compressed, COMPRESSED) | flag(self.has_index, HAS_INDEX);
         out.push(self.transfer_type as u8 | flags);
         out.extend_from_slice(&self.file_size.to_be_bytes());
-        let mut field = [0; FILE_NAME_LEN];
-        field[..self.file_name.len()].copy_from_slice(self.file_name.as_bytes());
-        out.extend_from_slice(&field);
         match self.attributes {
             Some(Attributes { kind, mode, modified }) => {
                 out.push(kind as u8);
@@ -214,6 +223,7 @@ impl BeginOfFile {
             }
             None => out.extend_from_slice(&[0; ATTRIBUTES_LEN]),
         }
+        out.extend_from_slice(self.file_name.as_bytes());
     }
 }
 

@@ -6,8 +6,10 @@
 //! docs/protocol.md gives the lengths of the other bodies.
 
 mod begin_of_file;
+mod begin_part;
 mod block_hashes;
 mod chunk_hashes;
+mod command_result;
 mod contents;
 mod digest;
 mod group_key;
@@ -34,15 +36,17 @@ mod welcome;
 mod zeros;
 
 pub use begin_of_file::{
-    Attributes, BeginOfFile, FILE_NAME_LEN, MODE_BITS, ModificationTime, ObjectKind, TransferType,
+    Attributes, BeginOfFile, MAX_FILE_NAME_LEN, MODE_BITS, ModificationTime, ObjectKind, TransferType,
 };
+pub use begin_part::BeginOfFilePart;
 pub use block_hashes::{BlockHash, BlockHashes, MAX_BLOCK_HASHES};
 pub use chunk_hashes::{ChunkHashes, ChunkHashesRequest, MAX_PAGES, MAX_PROOF, PAGE_CHUNKS};
+pub use command_result::CommandResult;
 pub use contents::{Contents, MAX_OBJECTS};
 pub use digest::{Digest, Place, SIGNATURE_LEN, batch_bytes, manifest_bytes};
 pub use group_key::GroupKey;
 pub use heard::Heard;
-pub use hello::{Hello, MAX_RECEIVER_NAME_LEN, MEMBER_LEN};
+pub use hello::{Hello, MAX_RECEIVER_NAME_LEN, MEMBER_LEN, Role};
 pub use lacking::Lacking;
 pub use local::Local;
 pub use local_member::{GroupId, Member};
@@ -71,7 +75,7 @@ use crate::{
 };
 
 /// The version of the session protocol that [`Hello`] and [`Welcome`] carry.
-pub const PROTOCOL_VERSION: u8 = 7;
+pub const PROTOCOL_VERSION: u8 = 8;
 
 /// Declares [`Message`], and what is the same for each type: `Type(Body)` has a body, a type alone has none. A message has the
 /// packet type of its name, [`Message::PutOut`] apart: a Goodbye with a body.
@@ -156,7 +160,10 @@ messages! {
     /// What members of local groups say.
     Local(Local),
     /// A run of blocks that are all zero.
-    Zeros(Zeros);
+    Zeros(Zeros),
+    CommandResult(CommandResult),
+    /// A part of an announcement that is too long for one packet to the group.
+    BeginOfFilePart(BeginOfFilePart);
     EndOfFile,
     BeginOfFileRequest,
     EndOfRetransmissionRequests,
@@ -181,6 +188,18 @@ impl Message {
             ));
         }
         Self::parse_payload(header.kind, payload)
+    }
+
+    /// The packets that carry this message to the group, where a payload may have `room` bytes: several for an announcement
+    /// that is longer, and one for any other message.
+    pub fn to_packets(&self, file_id: FileId, room: usize) -> Vec<Vec<u8>> {
+        match self {
+            Self::BeginOfFile(begin) if begin.len() > room => {
+                let parts = BeginOfFilePart::cut(begin, room).map(Self::BeginOfFilePart);
+                parts.map(|part| part.to_packet(file_id)).collect()
+            }
+            _ => vec![self.to_packet(file_id)],
+        }
     }
 
     /// The whole packet about the object `file_id`: the header, and a body of the header's `payload_len` bytes.

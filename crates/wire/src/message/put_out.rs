@@ -52,6 +52,8 @@ listed! {
         Full = 9,
         /// The sender was stopped, and keeps its session for another start. The receiver may wait for that.
         Stopped = 10,
+        /// The session is for certain standing receivers, and this receiver is none of them.
+        NotMeant = 11,
     }
 }
 

@@ -3,17 +3,18 @@
 
 mod local;
 
-use std::num::NonZeroU64;
+use std::{num::NonZeroU64, time::Duration};
 
 use treecast_wire::{
     chunk_index::{self, Chunk, ChunkIndex},
     header::{FileId, Header, PacketType, SessionId},
     iotup,
     message::{
-        Attributes, BeginOfFile, BlockHashes, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey,
-        Heard, Hello, Lack, Lacking, Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Phase,
-        Place, Progress, PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord,
-        SymbolRequest, SymbolsSent, TransferType, Welcome, Zeros,
+        Attributes, BeginOfFile, BeginOfFilePart, BlockHashes, ChunkHashes, ChunkHashesRequest,
+        CommandResult, Contents, Digest, GroupKey, Heard, Hello, Lack, Lacking, Message, ModificationTime,
+        Move, ObjectKind, Pace, PaceReport, Phase, Place, Progress, PutOut, PutOutCode, Reason,
+        RetransmissionRequest, Role, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
+        Zeros,
     },
     seal::KeyId,
     ticket::{Fanout, LocalMode, LocalTicket, Repair, Security, Ticket},
@@ -48,6 +49,10 @@ pub fn messages() -> Vec<Message> {
     let request = RetransmissionRequest::new(1420..4260).expect("not empty");
     let mut hello = Hello::new(1, 4321, 8 << 20, "client7").expect("a good name");
     hello.member = [7; 16];
+    hello.role = Role { is_standing: true, reports: true };
+    let mut result = CommandResult::new(1, "lab7").expect("a good name");
+    (result.code, result.time) = (-1, Duration::from_millis(600_000));
+    (result.member, result.line) = ([7; 16], Reason::new("it was killed after 600 s"));
     let contents = Contents::new(3).expect("not empty");
     let progress = Progress {
         position: 1 << 33,
@@ -101,6 +106,8 @@ pub fn messages() -> Vec<Message> {
         Message::Move(Move::new(2).expect("one of eight")),
         Message::Zeros(Zeros::new(142_000..205_900).expect("few")),
         Message::Heard(Heard { unicast: 70_000, group: 12, last: 0x0102_0304 }),
+        Message::CommandResult(result),
+        Message::BeginOfFilePart(BeginOfFilePart::new(4_120, 4_108, b"notes/a.text").expect("in range")),
     ]
     .into_iter()
     .chain(local::all().into_iter().map(Message::Local))

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use treecast::{
     ErrorKind,
     keys::PublicKey,
-    standing::{Owner, Rule, Standing},
+    standing::{Demand, Owner, Rule, Standing},
 };
 use treecast_host::text;
 
@@ -17,7 +17,7 @@ use super::super::{
 use crate::{
     advice,
     arguments::{self, With},
-    history,
+    history, toml_lines,
 };
 
 /// The longest file, in bytes.
@@ -31,6 +31,8 @@ struct File {
     #[serde(default)]
     interfaces: Vec<String>,
     state: Option<PathBuf>,
+    /// Where Prometheus gets figures.
+    metrics: Option<String>,
     at_once: Option<usize>,
     #[serde(default, rename = "rule")]
     rules: Vec<RuleTable>,
@@ -64,6 +66,31 @@ struct RuleTable {
     max_time: Option<String>,
     command: Option<String>,
     command_time: Option<String>,
+    /// The receivers that a session must be for.
+    #[serde(default)]
+    audience: Audience,
+    #[serde(default)]
+    in_order: bool,
+}
+
+/// The receivers that a session must be for, as the file says it.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Audience {
+    Anybody,
+    #[default]
+    Standing,
+    Named,
+}
+
+impl From<Audience> for Demand {
+    fn from(audience: Audience) -> Self {
+        match audience {
+            Audience::Anybody => Self::Anybody,
+            Audience::Standing => Self::Standing,
+            Audience::Named => Self::Named,
+        }
+    }
 }
 
 /// One pattern, or several.
@@ -105,12 +132,7 @@ pub(super) fn read(path: &Path) -> Result<Standing, String> {
 
 /// Parses the content of a file in `folder`.
 fn parse(content: &str, folder: &Path) -> Result<Standing, String> {
-    let file: File = toml::from_str(content).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        let line =
-            content.as_bytes()[..at.min(content.len())].iter().filter(|byte| **byte == b'\n').count() + 1;
-        format!("{line}: {}", error.message().lines().collect::<Vec<_>>().join(" "))
-    })?;
+    let file: File = toml::from_str(content).map_err(|error| toml_lines::describe(content, &error))?;
     if file.rules.is_empty() {
         return Err(" there is no rule: add a table [[rule]] with `senders` and `into`".to_owned());
     }
@@ -122,6 +144,8 @@ fn parse(content: &str, folder: &Path) -> Result<Standing, String> {
     if file.at_once.is_some_and(|at_once| !(1..=64).contains(&at_once)) {
         return Err(" at_once: expected a number from 1 to 64".to_owned());
     }
+    let metrics = file.metrics.as_deref().map(arguments::address_and_port).transpose();
+    let metrics = metrics.map_err(|error| format!(" metrics: {error}"))?;
     let standing = Standing::new(state, file.key.as_deref()).map_err(|error| {
         let field = if error.kind() == ErrorKind::File { "state" } else { "key" };
         format!(" {field}: {}", advice::line(&error))
@@ -129,6 +153,8 @@ fn parse(content: &str, folder: &Path) -> Result<Standing, String> {
     let standing = standing
         .with(&file.name, Standing::name)
         .with(&file.at_once, Standing::at_once)
+        .with(&metrics, Standing::metrics)
+        .answer_status()
         .interfaces(file.interfaces);
     Ok(rules.into_iter().fold(standing, Standing::rule))
 }
@@ -140,6 +166,7 @@ fn sender(line: &str) -> Result<PublicKey, String> {
 }
 
 fn rule(table: RuleTable, folder: &Path) -> Result<Rule, String> {
+    let text = format!("{table:?}");
     let senders: Result<Vec<PublicKey>, String> =
         table.senders.iter().map(|line| sender(line).map_err(|error| format!("senders: {error}"))).collect();
     let senders = senders?;
@@ -169,10 +196,13 @@ fn rule(table: RuleTable, folder: &Path) -> Result<Rule, String> {
         .session(move |name| session.matches(name))
         .keep_existing(table.keep_existing)
         .hidden(table.hidden)
+        .audience(table.audience.into())
+        .in_order(table.in_order)
+        .described(text)
         .with(&owner.transpose()?, Rule::owner)
-        .with(&table.max_files, Rule::most_objects)
-        .with(&bytes("max_bytes", &table.max_bytes)?, Rule::most_bytes)
-        .with(&time("max_time", &table.max_time)?, Rule::most_time)
+        .with(&table.max_files, Rule::max_files)
+        .with(&bytes("max_bytes", &table.max_bytes)?, Rule::max_bytes)
+        .with(&time("max_time", &table.max_time)?, Rule::max_time)
         .with(&table.command.as_deref().map(command).transpose()?, Rule::command)
         .with(&time("command_time", &table.command_time)?, Rule::command_time);
     Ok(match choices.into_function() {

@@ -253,3 +253,23 @@ fn what_somebody_else_put_where_the_held_log_belongs_gives_way() {
     }
     assert_eq!(std::fs::read_to_string(outside).unwrap(), "precious");
 }
+
+/// The journal lies beside what a receiver takes, and `--max-bytes` bounds that.
+#[test]
+fn a_journal_has_a_share_of_what_may_be_received() {
+    let path = crate::scratch::scratch_on_disk("journal-share");
+    let longest = |max_bytes| {
+        let rules = crate::files::Rules { max_bytes, ..Default::default() };
+        let folder = TargetFolder::open(&path).unwrap().with_rules(rules);
+        let (mut journal, _) = Journal::open(&folder, SESSION, true).unwrap();
+        let begin = crate::files::begin(1 << 40, "name");
+        for start in 0..100_000 {
+            journal.have(FileId::new(SESSION, 0), &begin, &[start * 2_000..start * 2_000 + 1_000]);
+        }
+        journal.write();
+        journal.file.metadata().unwrap().len()
+    };
+    let bounded = longest(Some(1_000_000));
+    assert!((1 << 19..(1 << 20) + (1 << 16)).contains(&bounded), "{bounded} bytes");
+    assert!(longest(None) > 4 << 20);
+}

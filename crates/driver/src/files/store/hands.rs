@@ -37,16 +37,20 @@ impl Hands {
     /// Does one step: stores decoded blocks, or carries out the next job, hashes what is not hashed yet, or reads on in an older
     /// version.
     pub fn step(&mut self) -> Step {
-        if self.worker.take_decoded() {
-            self.worker.tell();
+        if self.worker.parts.take_decoded() {
+            self.worker.parts.tell();
             return Step::Worked;
         }
         match self.jobs.try_recv() {
             Ok(job) => self.worker.carry_out(job, &mut self.buffer),
             Err(TryRecvError::Disconnected) => return Step::Over,
-            Err(TryRecvError::Empty) if self.worker.catch_up(&mut self.buffer) => self.worker.tell(),
-            Err(TryRecvError::Empty) if self.worker.seed_some(&mut self.buffer) => self.worker.tell(),
-            Err(TryRecvError::Empty) if self.worker.look_for_room() => self.worker.tell(),
+            Err(TryRecvError::Empty) if self.worker.parts.catch_up(&mut self.buffer) => {
+                self.worker.parts.tell()
+            }
+            Err(TryRecvError::Empty) if self.worker.parts.seed_some(&mut self.buffer) => {
+                self.worker.parts.tell()
+            }
+            Err(TryRecvError::Empty) if self.worker.parts.look_for_room() => self.worker.parts.tell(),
             Err(TryRecvError::Empty) => return Step::Idle,
         }
         Step::Worked
@@ -59,7 +63,7 @@ pub(super) fn run(hands: &Mutex<Hands>, calls: &Receiver<()>) {
         match held.step() {
             Step::Worked => {}
             Step::Idle => {
-                let next_look = held.worker.full.until_next_look();
+                let next_look = held.worker.parts.full.until_next_look();
                 drop(held);
                 // Where nobody will call again, no jobs will come.
                 _ = match next_look {

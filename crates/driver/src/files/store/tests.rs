@@ -14,11 +14,19 @@ use treecast_wire::{
 
 use super::*;
 use crate::chunk_index::IndexWriter;
-use crate::files::{Device, Rules, SourceBlock, Whole, begin};
+use crate::files::{Device, Hashes, Kept, Rules, SourceBlock, Whole, begin};
 use crate::scratch::{scratch, scratch_on_disk};
 
 fn store(path: &std::path::Path) -> Store {
-    let folder = TargetFolder::open(path).unwrap();
+    start(TargetFolder::open(path).unwrap())
+}
+
+/// A store whose user has named the folder as the place of older versions.
+fn store_with_older_versions(path: &std::path::Path) -> Store {
+    start(TargetFolder::open(path).unwrap().with_old(Some(path)))
+}
+
+fn start(folder: TargetFolder) -> Store {
     let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
     Store::start(folder, journal, Waker::new().unwrap(), Buffers::default()).unwrap()
 }
@@ -198,14 +206,14 @@ fn store_with_patience(path: &std::path::Path, wait_for_space: Duration) -> Stor
 
 /// A write that a quota refuses, of which the file system says nothing beforehand. Returns whether the object waits.
 fn fail_by_quota(worker: &mut Worker) -> bool {
-    let error = worker.folder.error("write a".into(), std::io::ErrorKind::QuotaExceeded.into());
-    worker.waits_for_room(FileId(1), &begin(10, "a"), &Kept::Nothing, slice::from_ref(&(0..10)), &error)
+    let error = worker.parts.folder.error("write a".into(), std::io::ErrorKind::QuotaExceeded.into());
+    worker.parts.waits_for_room(FileId(1), &begin(10, "a"), &Kept::Nothing, slice::from_ref(&(0..10)), &error)
 }
 
 fn wait_until_tried(worker: &mut Worker) {
-    while worker.full.is_waiting() {
+    while worker.parts.full.is_waiting() {
         std::thread::sleep(Duration::from_millis(20));
-        worker.look_for_room();
+        worker.parts.look_for_room();
     }
 }
 
@@ -232,7 +240,7 @@ fn an_object_for_which_there_was_room_has_all_its_time_when_the_disk_is_full_aga
     for time in 0..4 {
         assert!(fail_by_quota(&mut hands.worker), "shortage {time} is another one");
         wait_until_tried(&mut hands.worker);
-        hands.worker.keep(FileId(1), 0, &[7; 10]);
+        hands.worker.parts.keep(FileId(1), 0, &[7; 10]);
     }
     drop(hands);
 }
@@ -398,14 +406,14 @@ fn a_decoder_that_panics_fails_its_object_and_no_other() {
     let (data, bytes) = two_source_blocks();
     let (bad, good) = (FileId(1), FileId(2));
     let mut store = store(&path);
-    store.hands.lock().unwrap().worker.decoding.decode = |_, _, _| panic!("no such {}", "symbol");
+    store.hands.lock().unwrap().worker.parts.decoding.decode = |_, _, _| panic!("no such {}", "symbol");
     let reports = done(&mut store, &bytes, decode_both(bad, "bad"));
     let reports = wait_for(&store, reports, 1);
     let [Report::Input(ReceiverInput::StoreFailed { file, reason })] = &reports[..] else {
         panic!("{reports:?}")
     };
     assert!(*file == bad && reason.contains("no such symbol"), "{reason}");
-    store.hands.lock().unwrap().worker.decoding.decode = crate::fec::decode;
+    store.hands.lock().unwrap().worker.parts.decoding.decode = crate::fec::decode;
     let reports = done(&mut store, &bytes, decode_both(good, "good"));
     assert_eq!(wait_for(&store, reports, 2).len(), 2);
     done(&mut store, &bytes, vec![keep_blocks(good, 5..6)]);
@@ -422,7 +430,7 @@ fn what_comes_while_its_source_block_is_decoded_is_not_written_over() {
     let (data, bytes) = two_source_blocks();
     let file = FileId(1);
     let mut store = store(&path);
-    store.hands.lock().unwrap().worker.decoding.decode = |_, _, _| {
+    store.hands.lock().unwrap().worker.parts.decoding.decode = |_, _, _| {
         drop(GATE.lock().unwrap());
         Some(vec![0; 5 * LEN])
     };
@@ -446,7 +454,7 @@ fn the_decoder_ends_with_the_session() {
     static IS_OVER: AtomicBool = AtomicBool::new(false);
     let path = scratch("decoder-ends");
     let mut store = store(&path);
-    store.hands.lock().unwrap().worker.decoding.decode = |_, _, _| {
+    store.hands.lock().unwrap().worker.parts.decoding.decode = |_, _, _| {
         BEGAN.store(true, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(100));
         IS_OVER.store(true, Ordering::SeqCst);
@@ -511,6 +519,37 @@ fn a_device_that_does_not_hold_what_was_written_fails_only_if_it_is_read_back() 
     }
 }
 
+/// Bits may flip between memory, where the hash was computed, and the disk.
+#[test]
+fn a_file_that_the_disk_holds_otherwise_gets_no_name_if_it_is_read_back() {
+    for (reads_back, is_altered) in [(true, false), (true, true), (false, true)] {
+        let path = scratch(&format!("read-back-file-{reads_back}-{is_altered}"));
+        let rules = Rules { reads_back, ..Rules::default() };
+        let folder = TargetFolder::open(&path).unwrap().with_rules(rules);
+        let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
+        let mut store = Store::start(folder, journal, Waker::new().unwrap(), Buffers::default()).unwrap();
+        let file = FileId(1);
+        let tasks = vec![
+            Task::Announce { file, begin: begin(8192, "name"), kept: Kept::Nothing },
+            Task::Keep { file, range: 0..8192, at: 0 },
+            Task::Hash { file },
+        ];
+        done(&mut store, &[7; 8192], tasks);
+        if is_altered {
+            let part = names(&path).into_iter().find(|name| name.ends_with(".part")).unwrap();
+            let part = std::fs::File::options().write(true).open(path.join(part)).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&part, &[8], 5000).unwrap();
+        }
+        let (_, result) = commit(&mut store, file);
+        assert_eq!(result.is_err(), reads_back && is_altered, "{result:?}");
+        assert_eq!(path.join("name").exists(), result.is_ok());
+        if let Err(line) = result {
+            let words = ["verify name on the disk", "does not hold what was written"];
+            assert!(words.iter().all(|word| line.contains(word)), "{line}");
+        }
+    }
+}
+
 fn index_of(object: &[u8]) -> Vec<u8> {
     let mut writer = IndexWriter::new(object.len() as u64).unwrap();
     writer.update(object);
@@ -550,7 +589,7 @@ fn one_older_version_is_open_at_a_time() {
         let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
         open.filter(|open| older.contains(open)).collect()
     };
-    let mut store = store(&path);
+    let mut store = store_with_older_versions(&path);
     let mut batch = store.batch();
     batch.push_block(FileId(0), 0, &content);
     store.submit(batch, tasks, usize::MAX);
@@ -588,7 +627,7 @@ fn an_index_that_is_not_needed_takes_no_memory_whenever_it_comes() {
         &index(FileId(2)),
     ];
     assert_eq!(done(&mut store, &content, tasks.concat()).len(), 2, "they are committed");
-    assert_eq!(store.hands.lock().unwrap().worker.seeding.memory(), 0);
+    assert_eq!(store.hands.lock().unwrap().worker.parts.seeding.memory(), 0);
 }
 
 #[test]
@@ -603,7 +642,7 @@ fn what_an_older_version_holds_is_stored_in_whole_blocks() {
     let content = index_of(&new);
     let (index, file, len) = (FileId(0), FileId(1), content.len() as u64);
     let announced = index_begin(len);
-    let mut store = store(&path);
+    let mut store = store_with_older_versions(&path);
     let tasks = vec![
         Task::Announce { file: index, begin: announced, kept: Kept::Nothing },
         Task::Keep { file: index, range: 0..len, at: 0 },

@@ -2,7 +2,7 @@
 //! socket is empty. Then the machine is told, too, that it knows everything that the socket held. Under a
 //! flood, the socket is never empty. Then reading as many bytes as it can hold counts instead.
 
-use super::RECEIVE_BUFFER_BYTES;
+use super::super::RECEIVE_BUFFER_BYTES;
 
 /// The kernel holds no more in a socket than twice what was asked for, by its own count, which is never less than
 /// [`crate::udp::Collector::taken`]'s.

@@ -4,7 +4,7 @@
 use std::{io, time::Duration};
 
 use treecast_host::poller::{Interest, Poller};
-use treecast_proto::{Instant, fanout, object::Channel, tfmcc::Arrived};
+use treecast_proto::{Instant, fanout, tfmcc::Arrived};
 use treecast_wire::{header::FileId, message::Message};
 
 use super::{
@@ -50,6 +50,11 @@ impl Ears {
         self.wanted.filter(|(_, at)| *at <= now).map(|(lane, _)| lane)
     }
 
+    /// Returns the packets that have not come before by another way.
+    pub fn new_of(&mut self, packets: Arrived) -> Option<Arrived> {
+        self.counts.note(self.at_group, packets)
+    }
+
     /// The group of this lane could not be joined. Returns whether that is new.
     fn failed(&mut self, now: Instant, lane: u8) -> bool {
         self.wanted.replace((lane, now + JOIN_AGAIN)).is_none()
@@ -84,7 +89,7 @@ impl Session<'_> {
 
     /// Joins the group of a lane. If that fails, copies come in place of multicast until another attempt succeeds.
     fn join_lane(&mut self, lane: u8) {
-        let (now, joined) = (self.clock.now(), self.layer(lane));
+        let (now, joined) = (self.delivery.clock.now(), self.layer(lane));
         let Some(ears) = &mut self.hearing.ears else { return };
         match joined {
             Ok(group) => ears.hear(group.map(|(_, spare)| spare)),
@@ -93,7 +98,7 @@ impl Session<'_> {
                 if ears.failed(now, lane) {
                     let warning =
                         format!("gets copies in place of multicast until it can join its group: {error}");
-                    (self.on_event)(ReceiveEvent::Warning(warning));
+                    (self.delivery.on_event)(ReceiveEvent::Warning(warning));
                 }
             }
         }
@@ -124,8 +129,8 @@ impl Session<'_> {
     /// arrive, and everything would come twice.
     pub(super) fn leave_group_if_reached(&mut self) {
         if let Some(ears) = self.hearing.ears.as_mut().filter(|ears| ears.counts.heard().unicast > 0)
-            && self.machine.carousel().is_some()
-            && self.members.is_none()
+            && self.delivery.machine.carousel().is_some()
+            && self.delivery.members.is_none()
         {
             ears.hear(None);
         }
@@ -140,30 +145,24 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the packets that have not come before by another way.
-    pub(super) fn new_of(&mut self, from: Channel, packets: Arrived) -> Option<Arrived> {
-        match &mut self.hearing.ears {
-            Some(ears) if from == Channel::Group => ears.counts.note(ears.at_group, packets),
-            _ => Some(packets),
-        }
-    }
-
     /// Reports what has been heard, when that is due.
     pub(super) fn tell_heard(&mut self, now: Instant) {
         let Some(ears) = &mut self.hearing.ears else { return };
         let is_due = ears.counts.deadline().is_some_and(|deadline| now >= deadline);
-        if self.line.is_over || !self.line.is_welcome || !is_due {
+        if self.delivery.line.is_over || !self.delivery.line.is_welcome || !is_due {
             return;
         }
         // What waits in a socket is not heard yet, and that is no silence.
-        if !ears.counts.has_news() && self.hearing.backlog.is_asked() {
+        if !ears.counts.has_news() && self.delivery.backlog.is_asked() {
             return;
         }
         let heard = ears.counts.tell(now);
         let heard = fanout::Heard { last: self.hearing.source.number_on_wire(heard.last), ..heard };
-        match self.members {
-            Some(_) => self.tell_sender(&Message::Heard(heard)),
-            None => self.line.outbox.push(FileId::new(self.session, 0), Message::Heard(heard)),
+        match self.delivery.members {
+            Some(_) => self.delivery.tell_sender(&Message::Heard(heard)),
+            None => {
+                self.delivery.line.outbox.push(FileId::new(self.delivery.session, 0), Message::Heard(heard))
+            }
         }
     }
 }

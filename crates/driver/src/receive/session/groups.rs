@@ -86,6 +86,11 @@ impl Groups {
         self.heard
     }
 
+    /// Whether the interface has no address of the groups' family, which the user was told at the beginning.
+    pub fn lacks_family(&self) -> bool {
+        self.interface.check_family(self.first.ip()).is_err()
+    }
+
     /// Returns when the receiver begins to listen to a group that it has joined.
     pub fn moves_at(&self) -> Option<Instant> {
         self.next.as_ref().map(|next| next.at)
@@ -95,6 +100,37 @@ impl Groups {
     fn place(&self, group: u8) -> Option<GroupAddress> {
         let group = group_address(self.first, group)?;
         Some(GroupAddress { group, source: self.source, interface: self.interface.clone() })
+    }
+
+    /// Notes that packets of the group have arrived: loss may want another one. Returns a line for the user if that cannot be joined.
+    pub fn arrived(&mut self, now: Instant, packets: Arrived, is_carousel: bool) -> Option<String> {
+        if self.layers.reads_slower {
+            return None;
+        }
+        let group = self.mover.arrived(now, packets)?;
+        if is_carousel {
+            self.layers.wanted = Some(group);
+            return None;
+        }
+        self.join_or_stay(now, group)
+    }
+
+    /// Notes that the sender wants this receiver in a group. Returns a line for the user if that cannot be joined.
+    pub fn called(&mut self, now: Instant, group: u8) -> Option<String> {
+        let group = self.mover.called(now, group)?;
+        self.join_or_stay(now, group)
+    }
+
+    /// Notes that the sender's rate follows the receivers' reports, and so do the groups that they are in.
+    pub fn follow_sender(&mut self, now: Instant) {
+        self.mover.follow_sender(now);
+    }
+
+    fn join_or_stay(&mut self, now: Instant, group: u8) -> Option<String> {
+        let error = self.join(now, group).err()?;
+        // As if there were no other: what is lost here is mended.
+        self.mover = Mover::new(1);
+        Some(format!("stays in its group: {error}"))
     }
 
     fn join(&mut self, now: Instant, group: u8) -> Result<(), UdpError> {
@@ -112,40 +148,6 @@ impl Groups {
 }
 
 impl Session<'_> {
-    /// Packets of the group have arrived: loss may want another one.
-    pub(super) fn note_arrived(&mut self, now: Instant, packets: Arrived) {
-        let groups = &mut self.hearing.groups;
-        if groups.layers.reads_slower {
-            return;
-        }
-        let Some(group) = groups.mover.arrived(now, packets) else { return };
-        match self.machine.carousel() {
-            Some(_) => groups.layers.wanted = Some(group),
-            None => self.join_group(now, group),
-        }
-    }
-
-    /// The sender wants this receiver in a group.
-    pub(super) fn called(&mut self, group: u8) {
-        let now = self.clock.now();
-        if let Some(group) = self.hearing.groups.mover.called(now, group) {
-            self.join_group(now, group);
-        }
-    }
-
-    /// The sender's rate follows the receivers' reports, and so do the groups that they are in.
-    pub(super) fn follow_sender(&mut self, now: Instant) {
-        self.hearing.groups.mover.follow_sender(now);
-    }
-
-    fn join_group(&mut self, now: Instant, group: u8) {
-        if let Err(error) = self.hearing.groups.join(now, group) {
-            // As if there were no other: what is lost here is mended.
-            self.hearing.groups.mover = Mover::new(1);
-            (self.on_event)(ReceiveEvent::Warning(format!("stays in its group: {error}")));
-        }
-    }
-
     /// Joins the slower groups of a carousel, too.
     pub(super) fn join_slower(&mut self, groups: u8) -> Result<(), ReceiveError> {
         for group in 1..groups {
@@ -201,7 +203,7 @@ impl Session<'_> {
         }
         let group = self.hearing.groups.heard;
         if let Some(place) = self.hearing.groups.place(group) {
-            (self.on_event)(ReceiveEvent::Moved { group, address: Some(place.group) });
+            (self.delivery.on_event)(ReceiveEvent::Moved { group, address: Some(place.group) });
         }
         Ok(())
     }
@@ -209,7 +211,7 @@ impl Session<'_> {
     /// Hears the group that was joined, and no longer the one before, of which everything that has come is taken first.
     pub(super) fn move_if_due(&mut self) -> Result<(), ReceiveError> {
         self.change_layers()?;
-        let now = self.clock.now();
+        let now = self.delivery.clock.now();
         let Some(Next { group, place, .. }) = self.hearing.groups.next.take_if(|next| next.at <= now) else {
             return Ok(());
         };
@@ -226,8 +228,9 @@ impl Session<'_> {
         }
         self.hearing.groups.heard = group;
         self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Moved);
-        self.handle(ReceiverInput::Moved { group }, None);
-        (self.on_event)(ReceiveEvent::Moved { group, address });
+        self.hearing.lengths.heard.moved();
+        self.delivery.handle(ReceiverInput::Moved { group }, None);
+        (self.delivery.on_event)(ReceiveEvent::Moved { group, address });
         Ok(())
     }
 

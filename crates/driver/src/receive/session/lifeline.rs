@@ -24,23 +24,13 @@ pub(super) struct Lifeline {
     local: Option<SocketAddr>,
     next: Instant,
     missed: u32,
-    /// Whether the connection is to be read, whatever waits elsewhere.
-    listens: bool,
     /// Whether something has come over the connection since it was last asked.
     heard: bool,
 }
 
 impl Lifeline {
     pub fn new(local: Option<SocketAddr>) -> Self {
-        Self { local, next: Instant::ZERO, missed: 0, listens: false, heard: false }
-    }
-
-    pub fn listen(&mut self) {
-        self.listens = true;
-    }
-
-    pub fn is_listening(&self) -> bool {
-        self.listens
+        Self { local, next: Instant::ZERO, missed: 0, heard: false }
     }
 
     /// The address of the connection that this host has no more.
@@ -61,31 +51,31 @@ fn has_address(mut address: SocketAddr) -> bool {
 impl Session<'_> {
     /// Something may have come over the connection.
     pub(super) fn note_read(&mut self, heard: bool) {
-        self.line.lifeline.heard |= heard;
+        self.wire.lifeline.heard |= heard;
         if heard {
-            self.machine.handle(self.clock.now(), ReceiverInput::Listened { heard });
+            self.delivery.machine.handle(self.delivery.clock.now(), ReceiverInput::Listened { heard });
         }
     }
 
     /// Reads the connection once more before a silent sender is given up.
     pub(super) fn listen_if_asked(&mut self) -> Result<(), ReceiveError> {
-        if !std::mem::take(&mut self.line.lifeline.listens) {
+        if !std::mem::take(&mut self.delivery.line.listens) {
             return Ok(());
         }
-        self.line.lifeline.heard = false;
+        self.wire.lifeline.heard = false;
         self.receive_control()?;
-        self.handle(ReceiverInput::Listened { heard: self.line.lifeline.heard }, None);
+        self.delivery.handle(ReceiverInput::Listened { heard: self.wire.lifeline.heard }, None);
         Ok(())
     }
 
     /// Gives the connection up when this host has lost its address: nothing can come to it any more.
     pub(super) fn look_at_address(&mut self, now: Instant) {
-        if self.line.connection.is_some()
-            && let Some(address) = self.line.lifeline.lost_address(now)
+        if self.wire.connection.is_some()
+            && let Some(address) = self.wire.lifeline.lost_address(now)
         {
-            self.line.connection = None;
+            self.wire.connection = None;
             let reason = format!("this host has the address {address} no more");
-            self.handle(ReceiverInput::Disconnected { reason }, None);
+            self.delivery.handle(ReceiverInput::Disconnected { reason }, None);
         }
     }
 }

@@ -12,7 +12,7 @@ use treecast_host::{
 };
 use treecast_proto::{
     Instant, carousel,
-    object::ReceiverInput,
+    object::{Parts, ReceiverInput},
     repair::Receiver,
     tfmcc,
     vcmtp::{self, Notification},
@@ -27,14 +27,18 @@ use super::{
         Dialect, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary, join::Joined, outbox::Outbox,
         refusal::Refusal,
     },
-    Backlog, CONTROL, Carried, Ears, Figures, GROUP, Groups, HASH_ATTEMPTS, Hearing, Lifeline, Line, Members,
-    Reporter, STORE, Session, Source, Storing, Trust,
+    CONTROL, Carried, Ears, GROUP, Groups, HASH_ATTEMPTS, Hearing, Lengths, Lifeline, Reporter, STORE,
+    Session, Source, Wire,
+    backlog::Backlog,
+    delivery::{Delivery, Figures, Line, Storing, Trust},
+    members::Members,
 };
 use crate::{
     clock::{self, Clock},
-    connection,
+    connection::{self, Connection},
     files::{Intake, Journal, Leftovers, SmallObjects, TargetFolder},
     seal::{Opener, Secret},
+    security::PublicKey,
 };
 
 /// A report goes to the sender at least so often while something is new ...
@@ -61,35 +65,33 @@ impl<'a> Session<'a> {
         let reporter = Reporter::open(options, &joined.interface);
         let reports = matches!(reporter, Ok(Some(_)));
         let copies_port = joined.socket.local_addr()?.port();
-        let mut session = Self {
+        let delivery = Delivery {
             on_event,
             machine: match &members {
                 Some(members) => members.machine(options, copies_port)?,
                 None => machine(options, joined.buffer_bytes, resumes, reports),
             },
-            trust: match ticket.repair {
-                Repair::Carousel => Trust::in_group(joined.sender_key, ticket.block_len),
-                Repair::Local => Trust::in_local_group(joined.sender_key, ticket.block_len),
-                Repair::None | Repair::After | Repair::Nack => Trust::in_connection(joined.sender_key),
-            },
-            line: Line::open(options, &mut joined, &poller)?,
-            hearing: Hearing::open(options, joined, &poller)?,
+            trust: trust(ticket, joined.sender_key),
+            line: Line::new(options, joined.connection.as_ref(), reports),
             members: None,
             store,
             figures: Figures::new(clock.now(), std::mem::take(&mut carried.summary)),
-            poller,
+            backlog: Backlog::default(),
+            effects: Vec::new(),
             session: ticket.session,
             block_len: ticket.block_len,
             carried,
             now: clock.now(),
             clock,
         };
+        let wire = Wire::open(options, &mut joined, &poller)?;
+        let mut session = Self { hearing: Hearing::open(options, joined, &poller)?, wire, delivery, poller };
         match reporter {
-            Ok(reporter) => session.line.reporter = reporter,
+            Ok(reporter) => session.wire.reporter = reporter,
             Err(error) => {
                 let line =
                     format!("cannot tell the sender what is lacking: {error}; it sends everything later");
-                (session.on_event)(ReceiveEvent::Warning(line));
+                (session.delivery.on_event)(ReceiveEvent::Warning(line));
             }
         }
         if ticket.repair == Repair::Carousel {
@@ -98,9 +100,10 @@ impl<'a> Session<'a> {
         if let Some(members) = members {
             session.join_members(members)?;
         }
-        let connection = session.line.connection.as_ref();
+        let connection = session.wire.connection.as_ref();
         let round_trip = connection.and_then(tcp_info::shortest_round_trip).unwrap_or_default();
-        session.machine.handle(clock.now(), ReceiverInput::Connected { round_trip });
+        let Delivery { machine, clock, .. } = &mut session.delivery;
+        machine.handle(clock.now(), ReceiverInput::Connected { round_trip });
         Ok(session)
     }
 }
@@ -124,6 +127,7 @@ impl Storing {
             intake: Intake::start(folder.clone(), journal, store_waker.clone(), small.buffers())?,
             folder,
             is_feed: options.ticket.is_feed,
+            compares: options.dialect != Dialect::Session,
             leftovers,
             small,
             store_waker,
@@ -132,6 +136,7 @@ impl Storing {
             seeded_next: BTreeMap::new(),
             cramped: BTreeSet::new(),
             full_since: None,
+            full_time: Duration::ZERO,
         })
     }
 }
@@ -156,35 +161,59 @@ impl Hearing {
             ears.iter().try_for_each(|ears| ears.add_to(poller))?;
         }
         Ok(Self {
+            fanout: ticket.fanout,
             source,
             ears,
-            backlog: Backlog::default(),
             groups: Groups::new(ticket, joined.interface, joined.membership_time),
             congestion: tfmcc::Receiver::new(clock::seed()),
+            lengths: Lengths::default(),
+            parts: Parts::default(),
             dropped: 0,
         })
     }
 }
 
-impl Line {
+impl Wire {
     fn open(options: &ReceiveOptions, joined: &mut Joined, poller: &Poller) -> Result<Self, ReceiveError> {
         let connection = joined.connection.take();
         connection.iter().try_for_each(|connection| poller.add(connection, CONTROL, Interest::Read))?;
         Ok(Self {
             lifeline: Lifeline::new(connection.as_ref().and_then(|connection| connection.local())),
-            sender: connection.as_ref().map_or(options.ticket.group, |connection| connection.peer()),
-            outbox: Outbox::default(),
             reporter: None,
             waits_for_room: false,
-            closes: false,
-            is_over: false,
             refusal: Refusal::new(options),
-            is_welcome: connection.is_none(),
-            comes_back: connection.is_some() && !options.reconnect.is_zero(),
-            is_time_up: false,
-            closed: false,
             connection,
         })
+    }
+}
+
+impl Line {
+    fn new(options: &ReceiveOptions, connection: Option<&Connection>, reports: bool) -> Self {
+        Self {
+            sender: connection.map_or(options.ticket.group, Connection::peer),
+            outbox: Outbox::default(),
+            reports,
+            closes: false,
+            is_over: false,
+            is_welcome: connection.is_none(),
+            first: 0,
+            comes_back: connection.is_some() && !options.reconnect.is_zero(),
+            is_time_up: false,
+            // The IoT updater's frames do not say of which session they are, and nobody could go on with them.
+            discards: options.discards || options.dialect != Dialect::Session,
+            leaves_rest: false,
+            listens: false,
+            closed: false,
+        }
+    }
+}
+
+/// Who is believed in a session whose sender has this key. `None` in a plain session.
+fn trust(ticket: &Ticket, sender: Option<PublicKey>) -> Trust {
+    match ticket.repair {
+        Repair::Carousel => Trust::in_group(sender, ticket.block_len),
+        Repair::Local => Trust::in_local_group(sender, ticket.block_len),
+        Repair::None | Repair::After | Repair::Nack => Trust::in_connection(sender),
     }
 }
 

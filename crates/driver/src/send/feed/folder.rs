@@ -3,21 +3,22 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fs::{self, Metadata},
     io,
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
 use treecast_host::{
-    folder::has_writer,
+    folder::{FileTime, Inode, Status, has_writer},
     poller::Poller,
+    root::{Kind, Root},
     wake::Waker,
     watch::{Happened, Watch},
 };
 
 use super::taken::Mark;
+use crate::files::Exclude;
 
 /// The time for which a file that nobody has told of must not have changed.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -43,7 +44,11 @@ const MOST_FOLDERS: usize = 10_000;
 
 #[derive(Debug)]
 pub(super) struct Folder {
-    root: PathBuf,
+    root: Arc<Root>,
+    /// The path of the folder, for messages.
+    path: PathBuf,
+    /// The files and folders in it that are not sent.
+    exclude: Exclude,
     poller: Poller,
     /// `None` where the folder is looked at again and again.
     watch: Option<Watch>,
@@ -66,13 +71,14 @@ pub(super) struct Complete {
     /// Its path below the folder.
     pub name: PathBuf,
     pub mark: Mark,
+    pub inode: Inode,
     /// Its size.
     pub bytes: u64,
 }
 
 impl Complete {
-    fn new(name: PathBuf, metadata: &Metadata) -> Self {
-        Self { mark: Mark::of(&name, metadata), bytes: metadata.len(), name }
+    fn new(name: PathBuf, status: &Status) -> Self {
+        Self { mark: Mark::of(&name, status), inode: status.inode, bytes: status.size, name }
     }
 }
 
@@ -88,7 +94,13 @@ pub(super) struct Look {
 
 impl Folder {
     /// Does not look yet. With `polls`, inotify is not used. Returns why inotify cannot be used, too, where it cannot.
-    pub fn open(root: PathBuf, polls: bool, waker: &Waker) -> io::Result<(Self, Option<String>)> {
+    pub fn open(
+        root: Arc<Root>,
+        path: PathBuf,
+        exclude: Exclude,
+        polls: bool,
+        waker: &Waker,
+    ) -> io::Result<(Self, Option<String>)> {
         let poller = Poller::new()?;
         poller.watch(waker, 0)?;
         let mut watched = BTreeMap::new();
@@ -105,6 +117,8 @@ impl Folder {
         Ok((
             Self {
                 root,
+                path,
+                exclude,
                 poller,
                 watch,
                 watched,
@@ -133,7 +147,7 @@ impl Folder {
             match event {
                 Happened::Created { folder, name } => {
                     let name = self.watched.get(&folder).map(|folder| folder.join(name));
-                    self.unclosed.extend(name.filter(|name| !is_hidden(name)));
+                    self.unclosed.extend(name.filter(|name| !self.leaves_out(name)));
                 }
                 Happened::Complete { folder, name } => {
                     let name = self.watched.get(&folder).map(|folder| folder.join(name));
@@ -162,13 +176,13 @@ impl Folder {
             return Vec::new();
         }
         let mut linked = Vec::new();
-        self.unclosed.retain(|name| match has_writer(&self.root.join(name)) {
+        self.unclosed.retain(|name| match is_written(&self.root, name) {
             Some(true) => true,
             Some(false) => {
                 linked.push(name.clone());
                 false
             }
-            None => self.root.join(name).exists(),
+            None => self.root.status(name).is_ok_and(|status| status.is_file()),
         });
         self.unclosed_at = Instant::now() + SOON.max(start.elapsed() * SHARE);
         linked.sort();
@@ -177,12 +191,17 @@ impl Folder {
 
     /// The file that has been told of, if it is one that is sent.
     fn complete(&self, name: PathBuf) -> Option<Complete> {
-        if is_hidden(&name) {
+        if self.leaves_out(&name) {
             return None;
         }
         // It may be gone.
-        let metadata = self.root.join(&name).symlink_metadata().ok().filter(Metadata::is_file)?;
-        Some(Complete::new(name, &metadata))
+        let status = self.root.status(&name).ok().filter(Status::is_file)?;
+        Some(Complete::new(name, &status))
+    }
+
+    /// Whether a file in a watched folder is not sent, by its name. Folders that are left out are not watched.
+    fn leaves_out(&self, name: &Path) -> bool {
+        is_hidden(name) || self.exclude.matches(name, false)
     }
 
     /// Whether it is time to look at the whole folder.
@@ -203,33 +222,34 @@ impl Folder {
         let (mut complete, mut unclosed) = (Vec::new(), HashSet::new());
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {
-            let mut visit = |name: PathBuf, metadata: &Metadata| {
-                let mark = Mark::of(&name, metadata);
+            let Some(opened) = self.open_below(&folder, &mut look.error) else { continue };
+            let mut visit = |name: PathBuf, status: &Status| {
+                let mark = Mark::of(&name, status);
                 seen.insert(mark);
                 let is_unclosed = self.unclosed.contains(&name);
                 if is_unclosed {
                     unclosed.insert(name.clone());
                 }
                 if is_known(mark) {
-                } else if !self.fresh.contains(&mark) && !is_older(metadata, SETTLED) {
+                } else if !self.fresh.contains(&mark) && !is_older(status, SETTLED) {
                     fresh.insert(mark);
-                } else if match has_writer(&self.root.join(&name)) {
+                } else if match is_written(&self.root, &name) {
                     // Its closing is told of.
-                    Some(has_writer) => !has_writer,
-                    None => !is_unclosed || is_older(metadata, UNCLOSED),
+                    Some(is_written) => !is_written,
+                    None => !is_unclosed || is_older(status, UNCLOSED),
                 } {
-                    complete.push((metadata.mtime(), metadata.mtime_nsec(), Complete::new(name, metadata)));
+                    complete.push((status.modified, Complete::new(name, status)));
                 }
             };
-            let path = self.root.join(&folder);
             // A file that comes while the folder is read is told of.
             let watch = self.watch.as_ref().filter(|_| self.watched.len() < MOST_FOLDERS);
-            let watched = watch.map(|watch| watch.add(&path));
+            let watched = watch.map(|watch| watch.add(&opened));
             if let Some(Ok(number)) = watched {
                 self.watched.insert(number, folder.clone());
             }
-            let error = read(&self.root, &folder, &mut folders, &mut visit).err();
-            look.error = look.error.or(error.map(|error| format!("{}: {error}", path.display())));
+            if let Err(error) = read(&opened, &folder, &self.exclude, &mut folders, &mut visit) {
+                look.error.get_or_insert_with(|| format!("{}: {error}", self.path.join(&folder).display()));
+            }
             if is_stopped() {
                 return Look::default();
             }
@@ -240,58 +260,84 @@ impl Folder {
                 }
             }
         }
+        self.look_again_after(start, !fresh.is_empty());
+        (self.fresh, self.unclosed) = (fresh, unclosed);
+        // The oldest is sent first, and dropped first.
+        let order = |(time, file): &(FileTime, Complete)| (time.seconds, time.nanoseconds, file.name.clone());
+        complete.sort_by_cached_key(order);
+        look.complete = complete.into_iter().map(|(_, file)| file).collect();
+        look.seen = look.error.is_none().then_some(seen);
+        look
+    }
+
+    /// Opens a folder below the root. `None` if it is gone, or cannot be read, which is then the `error` unless there is one.
+    fn open_below(&self, folder: &Path, error: &mut Option<String>) -> Option<Root> {
+        match self.root.below(folder) {
+            Ok(opened) => Some(opened),
+            // Folders may go, and be replaced, at any time.
+            Err(gone) if is_gone(&gone) && !folder.as_os_str().is_empty() => None,
+            Err(other) => {
+                error.get_or_insert_with(|| format!("{}: {other}", self.path.join(folder).display()));
+                None
+            }
+        }
+    }
+
+    /// Sets the time of the next look, after one that began at `start`.
+    fn look_again_after(&mut self, start: Instant, has_fresh: bool) {
         let next = match &self.watch {
-            _ if !fresh.is_empty() => SETTLED,
+            _ if has_fresh => SETTLED,
             Some(_) if self.watched.len() < MOST_FOLDERS => SELDOM,
             _ => LOOK,
         };
         self.not_before = Instant::now() + start.elapsed() * SHARE;
         self.look_at = self.not_before.max(Instant::now() + next);
-        (self.fresh, self.unclosed) = (fresh, unclosed);
-        // The oldest is sent first, and dropped first.
-        complete.sort_by(|one, other| (one.0, one.1, &one.2.name).cmp(&(other.0, other.1, &other.2.name)));
-        look.complete = complete.into_iter().map(|(_, _, file)| file).collect();
-        look.seen = look.error.is_none().then_some(seen);
-        look
     }
 }
 
 /// Watches the root. Returns its number, too.
-fn watch(root: &Path, poller: &Poller) -> io::Result<(Watch, i32)> {
+fn watch(root: &Root, poller: &Poller) -> io::Result<(Watch, i32)> {
     let watch = Watch::new()?;
     let number = watch.add(root)?;
     poller.watch(&watch, 1)?;
     Ok((watch, number))
 }
 
-/// Reads the folder `below` the root. Adds those in it to `folders`.
+/// Reads an open folder, which is called `below`. Adds those in it to `folders`.
 fn read(
-    root: &Path,
+    folder: &Root,
     below: &Path,
+    exclude: &Exclude,
     folders: &mut Vec<PathBuf>,
-    visit: &mut dyn FnMut(PathBuf, &Metadata),
+    visit: &mut dyn FnMut(PathBuf, &Status),
 ) -> io::Result<()> {
-    let entries = match fs::read_dir(root.join(below)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !below.as_os_str().is_empty() => {
-            return Ok(());
-        }
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        let (name, kind) = (entry.file_name(), entry.file_type()?);
+    folder.list(Path::new(""), |name, kind| {
         if name.as_encoded_bytes().starts_with(b".") {
-            continue;
+            return true;
         }
-        let name = below.join(name);
+        let path = below.join(name);
         match kind {
-            _ if kind.is_dir() => folders.push(name),
-            // It may be gone.
-            _ if kind.is_file() => entry.metadata().iter().for_each(|metadata| visit(name.clone(), metadata)),
-            _ => {}
+            _ if exclude.matches(&path, kind == Kind::Folder) => {}
+            Kind::Folder => folders.push(path),
+            // It may be gone, or something else by now.
+            Kind::File => {
+                let status = folder.status(Path::new(name)).ok().filter(Status::is_file);
+                status.iter().for_each(|status| visit(path.clone(), status));
+            }
+            Kind::Link | Kind::Special => {}
         }
-    }
-    Ok(())
+        true
+    })
+}
+
+/// Whether a program has a file open for writing. `None` if that cannot be known.
+fn is_written(root: &Root, name: &Path) -> Option<bool> {
+    has_writer(&root.file(name).ok()??)
+}
+
+/// Whether a folder could not be opened because it is none any more.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP))
 }
 
 /// Whether a name is one whose file is not sent.
@@ -300,17 +346,28 @@ fn is_hidden(name: &Path) -> bool {
 }
 
 /// Whether a file has not been changed for this time, by the host's clock.
-fn is_older(metadata: &Metadata, time: Duration) -> bool {
-    let modified = metadata.modified().ok();
-    modified.is_some_and(|modified| SystemTime::now().duration_since(modified).is_ok_and(|age| age >= time))
+fn is_older(status: &Status, time: Duration) -> bool {
+    let FileTime { seconds, nanoseconds } = status.modified;
+    // A time before 1970 is old.
+    let modified = Duration::new(seconds.try_into().unwrap_or_default(), nanoseconds);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.checked_sub(modified).is_some_and(|age| age >= time)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{AsFd, AsRawFd};
+    use std::{
+        fs,
+        os::fd::{AsFd, AsRawFd},
+    };
 
     use super::*;
     use crate::scratch::scratch;
+
+    fn opened(root: &Path) -> Folder {
+        let opened = Arc::new(Root::open(root).unwrap());
+        Folder::open(opened, root.to_owned(), Exclude::default(), false, &Waker::new().unwrap()).unwrap().0
+    }
 
     fn looked(folder: &mut Folder) -> Vec<PathBuf> {
         folder.look(|_| false, || false).complete.into_iter().map(|file| file.name).collect()
@@ -325,7 +382,7 @@ mod tests {
             file
         };
         let before = write("before");
-        let mut folder = Folder::open(root.to_owned(), false, &Waker::new().unwrap()).unwrap().0;
+        let mut folder = opened(&root);
         let after = write("after");
         assert!(folder.wait(Duration::ZERO).unwrap().is_empty());
         assert_eq!(folder.unclosed, HashSet::from(["after".into()]));
@@ -340,7 +397,7 @@ mod tests {
     #[test]
     fn a_file_that_was_written_without_a_name_is_complete_when_it_is_closed() {
         let root = scratch("folder-linked");
-        let mut folder = Folder::open(root.to_owned(), false, &Waker::new().unwrap()).unwrap().0;
+        let mut folder = opened(&root);
         let hidden = fs::File::create(root.join(".hidden")).unwrap();
         fs::hard_link(root.join(".hidden"), root.join("name")).unwrap();
         assert!(folder.wait(Duration::ZERO).unwrap().is_empty(), "somebody writes to it");
@@ -359,7 +416,7 @@ mod tests {
     fn no_more_folders_are_watched_than_are_known() {
         let root = scratch("folder-many");
         (0..MOST_FOLDERS + 5).for_each(|number| fs::create_dir(root.join(number.to_string())).unwrap());
-        let mut folder = Folder::open(root.to_owned(), false, &Waker::new().unwrap()).unwrap().0;
+        let mut folder = opened(&root);
         looked(&mut folder);
         // The user may have fewer watches.
         let Some(watch) = &folder.watch else { return };

@@ -12,8 +12,8 @@ use std::{
 
 use super::{Arrival, ObjectQueue, QueueClosed, Queued, Rule, terms_of};
 use crate::{
-    files::{Found, NamedSource, find_sources},
-    pipe::Cutter,
+    files::{NamedSource, Selection, find_sources_until},
+    pipe::{Cutter, Spool},
 };
 
 /// The most objects that wait between the reader and the session.
@@ -27,6 +27,8 @@ pub(super) struct Reader {
     /// The level by which objects are compressed. `None`: not at all.
     pub compression: Option<i32>,
     pub rules: Vec<Rule>,
+    /// What of the folders that lines name is sent.
+    pub selection: Selection,
 }
 
 /// What is read.
@@ -36,7 +38,7 @@ pub(super) enum Input {
     /// Paths in a file or pipe, one a line.
     File(PathBuf),
     /// The bytes of standard input, and the folder where they are kept, if they are.
-    Stream(Option<PathBuf>),
+    Stream(Option<Spool>),
 }
 
 impl Drop for Reader {
@@ -93,7 +95,7 @@ impl Reader {
     }
 
     /// Cuts standard input into pieces up to its end, or until the session is over.
-    fn cut(&self, spool: Option<PathBuf>) -> Result<io::Result<()>, QueueClosed> {
+    fn cut(&self, spool: Option<Spool>) -> Result<io::Result<()>, QueueClosed> {
         // Not through the standard library's buffer, which would hide what has come.
         let mut cutter = match io::stdin().as_fd().try_clone_to_owned() {
             Ok(input) => Cutter::new(File::from(input), spool),
@@ -111,10 +113,13 @@ impl Reader {
     /// Hands over the file, or the files of the folder, that a line names.
     fn find(&self, path: PathBuf) -> Result<(), QueueClosed> {
         let shown = path.display().to_string();
-        match find_sources(&[path]) {
-            Ok(Found { sources, skipped }) => {
-                skipped.warning().into_iter().for_each(|line| self.queue.tell(line));
-                sources.into_iter().try_for_each(|source| self.send(source))
+        match find_sources_until(&[path], &self.selection, &|| self.queue.is_closed()) {
+            Ok(found) => {
+                found.warnings().for_each(|line| self.queue.tell(line));
+                for (path, reason) in found.unsendable.named() {
+                    self.give(Arrival::Refused { path, reason, number: None })?;
+                }
+                found.sources.into_iter().try_for_each(|source| self.send(source))
             }
             Err(error) => {
                 self.give(Arrival::Refused { path: shown, reason: error.to_string(), number: None })
@@ -139,7 +144,8 @@ mod tests {
     use super::*;
 
     fn reader() -> Reader {
-        Reader { queue: ObjectQueue::default(), compression: None, rules: Vec::new() }
+        let selection = Selection::default();
+        Reader { queue: ObjectQueue::default(), compression: None, rules: Vec::new(), selection }
     }
 
     /// What a queue has: names of objects, and reasons why not.

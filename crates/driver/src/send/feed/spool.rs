@@ -3,15 +3,20 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fs, io,
+    ffi::OsStr,
+    io,
     path::PathBuf,
-    sync::mpsc::{Receiver, Sender, channel},
-    thread::{self, JoinHandle},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use treecast_host::{
-    folder::{Lock, lock},
+    folder::{Inode, Lock, lock},
+    root::Root,
     wake::Waker,
 };
 
@@ -22,7 +27,7 @@ use super::{
     terms_of,
 };
 use crate::{
-    files::{NamedSource, SourceError, named_file},
+    files::{Change, Exclude, NamedSource, Place, SourceError, named_file},
     remedies::SPOOL_FULL,
     words::counted,
 };
@@ -79,19 +84,25 @@ impl Spool {
         queue: ObjectQueue,
         compression: Option<i32>,
         rules: Vec<Rule>,
+        exclude: Exclude,
     ) -> io::Result<Self> {
         let (waker, (settled, are_settled)) = (Waker::new()?, channel());
         let shown = options.path.display();
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot read {shown}: {error}"));
-        let itself = fs::File::open(&options.path).map_err(failed)?;
-        if lock(&itself) == Lock::Taken {
+        let root = Arc::new(Root::open(&options.path).map_err(failed)?);
+        // Other senders stay away while it is open.
+        if lock(&root) == Lock::Taken {
             return Err(io::Error::other(format!(
                 "another sender watches {shown}: stop that one, or name another folder"
             )));
         }
-        let state = options.state.clone().unwrap_or_else(|| options.path.join(STATE_NAME));
-        let taken = Taken::open(Some(state).filter(|_| !options.removes))?;
-        let (folder, problem) = Folder::open(options.path.clone(), options.polls, &waker).map_err(failed)?;
+        let taken = match &options.state {
+            _ if options.removes => Taken::default(),
+            Some(state) => Taken::open_named(state)?,
+            None => Taken::open(&root, OsStr::new(STATE_NAME), &options.path.join(STATE_NAME))?,
+        };
+        let opened = Folder::open(root.clone(), options.path.clone(), exclude, options.polls, &waker);
+        let (folder, problem) = opened.map_err(failed)?;
         if let Some(problem) = problem {
             queue.tell(format!(
                 "{shown} is looked at every 2 s, because changes in it are not told ({problem})"
@@ -99,7 +110,7 @@ impl Spool {
         }
         let keeper = Keeper {
             options,
-            _lock: itself,
+            root,
             compression,
             rules,
             queue: queue.clone(),
@@ -114,7 +125,7 @@ impl Spool {
             dropped: Trouble::default(),
             problems: Trouble::default(),
         };
-        let thread = thread::Builder::new().name("feed".into()).spawn(move || keeper.run(folder))?;
+        let thread = treecast_host::thread::spawn("feed", move || keeper.run(folder))?;
         Ok(Self { queue, settled, waker, thread: Some(thread) })
     }
 
@@ -140,6 +151,7 @@ impl Drop for Spool {
 struct OnTheWay {
     name: PathBuf,
     mark: Mark,
+    inode: Inode,
 }
 
 /// Something that is told of now and then.
@@ -170,8 +182,7 @@ impl Trouble {
 /// What the thread knows.
 struct Keeper {
     options: FolderOptions,
-    /// Keeps other senders away while it is open.
-    _lock: fs::File,
+    root: Arc<Root>,
     compression: Option<i32>,
     rules: Vec<Rule>,
     queue: ObjectQueue,
@@ -235,14 +246,15 @@ impl Keeper {
             let line = "files are left out, because the folder has more than";
             return self.problems.note(format!("{line} {MOST_TAKEN}: remove what is sent"));
         }
-        let path = self.options.path.join(&file.name);
-        let object = match named_file(&path, &file.name) {
+        let place = Place::below(&self.root, &self.options.path, &file.name);
+        let path = place.path().to_owned();
+        let object = match named_file(place, &file.name) {
             // It has been removed, or replaced by something that is told of, too.
-            Err(SourceError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => return,
+            Err(SourceError::Changed { how: Change::Removed | Change::Replaced, .. }) => return,
             object => object,
         };
         self.taken.take(file.mark);
-        let (number, mark) = (self.next_number, file.mark);
+        let (number, mark, inode) = (self.next_number, file.mark, file.inode);
         self.next_number += 1;
         let arrival = match object {
             Ok(object) => self.arrival(object, number),
@@ -258,7 +270,7 @@ impl Keeper {
         {
             self.taken.forget(older.mark);
         }
-        self.on_the_way.insert(number, OnTheWay { name: file.name, mark });
+        self.on_the_way.insert(number, OnTheWay { name: file.name, mark, inode });
         // Only the end of the session closes the queue.
         _ = self.queue.add(arrival);
         self.keep_to_bound();
@@ -275,7 +287,7 @@ impl Keeper {
             return;
         }
         for back in self.queue.put_back(bound) {
-            if let Some(OnTheWay { name, mark }) =
+            if let Some(OnTheWay { name, mark, .. }) =
                 back.number.and_then(|number| self.on_the_way.remove(&number))
             {
                 self.numbers.remove(&name);
@@ -299,7 +311,7 @@ impl Keeper {
 
     /// The session is done with a file.
     fn settle(&mut self, number: u64, end: End) {
-        let Some(OnTheWay { name, mark }) = self.on_the_way.remove(&number) else { return };
+        let Some(OnTheWay { name, mark, inode }) = self.on_the_way.remove(&number) else { return };
         if self.numbers.get(&name) == Some(&number) {
             self.numbers.remove(&name);
         }
@@ -310,12 +322,15 @@ impl Keeper {
             let kept = self.taken.keep(mark);
             return self.note_unkept(kept);
         }
-        let path = self.options.path.join(&name);
-        let is_same = path.symlink_metadata().is_ok_and(|metadata| Mark::of(&name, &metadata) == mark);
-        match if is_same { fs::remove_file(&path) } else { Ok(()) } {
-            Ok(()) => self.taken.forget(mark),
+        let removed =
+            self.root.remove_if(&name, |status| status.inode == inode && Mark::of(&name, status) == mark);
+        match removed {
+            Ok(_) => self.taken.forget(mark),
             // It is not sent again.
-            Err(error) => self.problems.note(format!("cannot remove {}: {error}", path.display())),
+            Err(error) => {
+                let path = self.options.path.join(&name);
+                self.problems.note(format!("cannot remove {}: {error}", path.display()));
+            }
         }
     }
 

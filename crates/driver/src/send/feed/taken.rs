@@ -3,10 +3,16 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs::{self, File, Metadata, OpenOptions},
+    ffi::{OsStr, OsString},
+    fs::File,
     io::{self, Read, Write},
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
-    path::{Path, PathBuf},
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::Path,
+};
+
+use treecast_host::{
+    folder::{Status, status_at},
+    root::{Root, write_whole},
 };
 
 /// The beginning of the file.
@@ -25,9 +31,10 @@ const MOST_USELESS: usize = 4096;
 pub(super) struct Mark([u8; MARK_LEN]);
 
 impl Mark {
-    pub fn of(name: &Path, metadata: &Metadata) -> Self {
+    pub fn of(name: &Path, status: &Status) -> Self {
         let mut hasher = blake3::Hasher::new();
-        for number in [metadata.size().cast_signed(), metadata.mtime(), metadata.mtime_nsec()] {
+        let modified = status.modified;
+        for number in [status.size.cast_signed(), modified.seconds, modified.nanoseconds.into()] {
             hasher.update(&number.to_le_bytes());
         }
         hasher.update(name.as_os_str().as_bytes());
@@ -47,7 +54,7 @@ enum Progress {
 }
 
 /// The files that have been taken.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Taken {
     all: HashMap<Mark, Progress>,
     /// The log of files that are done with. `None` where files are removed when they are done with.
@@ -56,43 +63,62 @@ pub(super) struct Taken {
 
 #[derive(Debug)]
 struct Log {
-    path: PathBuf,
+    /// The folder around the file, and the file's name there.
+    folder: OwnedFd,
+    name: OsString,
     file: File,
     /// The number of marks in the file.
     marks: usize,
 }
 
 impl Taken {
-    /// Reads what an earlier sender has kept at `path`. What it did not write to its end is left out.
+    /// Reads what an earlier sender has kept at a path that the user has named.
     ///
     /// # Errors
-    /// If the file cannot be read or written, or is something else.
-    pub fn open(path: Option<PathBuf>) -> io::Result<Self> {
-        let Some(path) = path else {
-            return Ok(Self { all: HashMap::new(), file: None });
-        };
-        let failed = |error: io::Error| {
-            let what = format!("cannot keep what has been sent in {}: {error}", path.display());
-            io::Error::new(error.kind(), what)
-        };
-        let mut options = OpenOptions::new();
-        let file = options.read(true).append(true).create(true).open(&path).map_err(failed)?;
+    /// Those of [`Taken::open`].
+    pub fn open_named(path: &Path) -> io::Result<Self> {
+        let around = path.parent().filter(|around| !around.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = Root::open(around).map_err(|error| unkept(path, error))?;
+        let no_name = || unkept(path, io::Error::other("this is no name of a file"));
+        Self::open(&folder, path.file_name().ok_or_else(no_name)?, path)
+    }
+
+    /// Reads what an earlier sender has kept in the file `name` of a folder, which is made if it is missing. What the sender
+    /// did not write to its end is left out. `path` is what errors call the file.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written, is something else, or is not this user's.
+    pub fn open(folder: &Root, name: &OsStr, path: &Path) -> io::Result<Self> {
+        let failed = |error| unkept(path, error);
         let mut bytes = Vec::new();
-        // The header, and as many marks as `keep` writes before it tidies.
-        let most = (1 + 2 * MOST_TAKEN + MOST_USELESS + 1) * MARK_LEN;
-        (&file).take(most as u64).read_to_end(&mut bytes).map_err(failed)?;
+        match folder.file(Path::new(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Err(failed(foreign())),
+            Err(error) => return Err(failed(error)),
+            Ok(None) => return Err(failed(foreign())),
+            Ok(Some(file)) => {
+                // Whoever may write to the folder may have put there a file of somebody else.
+                if !status_at(&file, c"").map_err(failed)?.is_own_file(0) {
+                    return Err(failed(io::Error::other(
+                        "it is another user's, or has another name too: remove it, or name another file",
+                    )));
+                }
+                // The header, and as many marks as `keep` writes before it tidies.
+                let most = (1 + 2 * MOST_TAKEN + MOST_USELESS + 1) * MARK_LEN;
+                file.take(most as u64).read_to_end(&mut bytes).map_err(failed)?;
+            }
+        }
         if bytes.len() < MARK_LEN && HEADER.starts_with(&bytes) {
             bytes = HEADER.to_vec();
         }
         if !bytes.starts_with(HEADER) {
-            return Err(failed(io::Error::other("this file is something else")));
+            return Err(failed(foreign()));
         }
         let marks = bytes.chunks_exact(MARK_LEN).skip(1).filter_map(|mark| Some(Mark(mark.try_into().ok()?)));
-        let all = marks.map(|mark| (mark, Progress::Done)).collect();
-        let mut taken = Self { all, file: Some(Log { path: path.clone(), file, marks: 0 }) };
+        let all: HashMap<_, _> = marks.map(|mark| (mark, Progress::Done)).collect();
         // What was cut short goes.
-        taken.write_anew().map_err(failed)?;
-        Ok(taken)
+        let log = Log::write(folder.descriptor().try_clone().map_err(failed)?, name.to_owned(), &all);
+        Ok(Self { file: Some(log.map_err(failed)?), all })
     }
 
     pub fn contains(&self, mark: Mark) -> bool {
@@ -142,31 +168,42 @@ impl Taken {
 
     /// Writes the file anew if most of it is useless.
     fn tidy(&mut self) -> io::Result<()> {
-        match &self.file {
-            Some(log) if log.marks > 2 * self.all.len() + MOST_USELESS => self.write_anew(),
-            _ => Ok(()),
+        if let Some(log) = &mut self.file
+            && log.marks > 2 * self.all.len() + MOST_USELESS
+        {
+            *log = Log::write(log.folder.try_clone()?, log.name.clone(), &self.all)?;
         }
-    }
-
-    /// Writes the file with nothing useless in it. It is there complete or as it was.
-    fn write_anew(&mut self) -> io::Result<()> {
-        let Some(log) = &mut self.file else { return Ok(()) };
-        let mut bytes = HEADER.to_vec();
-        let done = self.all.iter().filter(|(_, progress)| **progress == Progress::Done);
-        done.for_each(|(mark, _)| bytes.extend_from_slice(&mark.0));
-        let mut new = log.path.as_os_str().to_owned();
-        new.push(".new");
-        let new = PathBuf::from(new);
-        fs::write(&new, &bytes)?;
-        fs::rename(&new, &log.path)?;
-        log.file = OpenOptions::new().append(true).open(&log.path)?;
-        log.marks = bytes.len() / MARK_LEN - 1;
         Ok(())
     }
 }
 
+impl Log {
+    /// Writes the file with nothing useless in it. It is there complete or as it was.
+    fn write(folder: OwnedFd, name: OsString, all: &HashMap<Mark, Progress>) -> io::Result<Self> {
+        let mut bytes = HEADER.to_vec();
+        let done = all.iter().filter(|(_, progress)| **progress == Progress::Done);
+        done.for_each(|(mark, _)| bytes.extend_from_slice(&mark.0));
+        let file = write_whole(&folder, &name, &bytes, 0o600)?;
+        Ok(Self { folder, name, file, marks: bytes.len() / MARK_LEN - 1 })
+    }
+}
+
+/// The error for a file that cannot be used.
+fn unkept(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot keep what has been sent in {}: {error}", path.display()))
+}
+
+fn foreign() -> io::Error {
+    io::Error::other("this file is something else")
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::{self, OpenOptions},
+        os::unix::fs::symlink,
+    };
+
     use super::*;
     use crate::scratch::scratch;
 
@@ -178,7 +215,7 @@ mod tests {
     fn what_is_done_with_is_known_after_a_restart_and_what_was_on_its_way_is_not() {
         let folder = scratch("taken");
         let path = folder.join("state");
-        let open = || Taken::open(Some(path.clone())).unwrap();
+        let open = || Taken::open_named(&path).unwrap();
         let mut taken = open();
         (1..4).for_each(|number| taken.take(mark(number)));
         taken.keep(mark(1)).unwrap();
@@ -201,7 +238,7 @@ mod tests {
         fs::write(&path, "").unwrap();
         assert!(!open().contains(mark(4)));
         fs::write(&path, "somebody else's").unwrap();
-        let error = Taken::open(Some(path.clone())).unwrap_err().to_string();
+        let error = Taken::open_named(&path).unwrap_err().to_string();
         assert!(error.contains("something else"), "{error}");
     }
 
@@ -213,14 +250,14 @@ mod tests {
         bytes.resize((1 + 2 * MOST_TAKEN + MOST_USELESS) * MARK_LEN, 1);
         bytes.extend_from_slice(&[2; MARK_LEN]);
         fs::write(&path, bytes).unwrap();
-        assert!(Taken::open(Some(path)).unwrap().contains(mark(2)));
+        assert!(Taken::open_named(&path).unwrap().contains(mark(2)));
     }
 
     #[test]
     fn the_file_does_not_grow_with_what_is_gone() {
         let folder = scratch("taken-gone");
         let path = folder.join("state");
-        let mut taken = Taken::open(Some(path.clone())).unwrap();
+        let mut taken = Taken::open_named(&path).unwrap();
         for number in 0..20_000_u32 {
             let mut bytes = [0; MARK_LEN];
             bytes[..4].copy_from_slice(&number.to_le_bytes());
@@ -233,5 +270,29 @@ mod tests {
         assert!(taken.all.is_empty());
         let len = fs::metadata(&path).unwrap().len();
         assert!(len < (2 * MOST_USELESS * MARK_LEN) as u64, "{len}");
+    }
+
+    #[test]
+    fn no_link_leads_to_a_file_that_is_read_or_written() {
+        let folder = scratch("taken-links");
+        let (path, other) = (folder.join("state"), folder.join("other"));
+        let keep = || -> io::Result<()> {
+            let mut taken = Taken::open_named(&path)?;
+            taken.take(mark(1));
+            taken.keep(mark(1))
+        };
+        fs::write(&other, HEADER).unwrap();
+        symlink("other", &path).unwrap();
+        assert!(keep().unwrap_err().to_string().contains("something else"));
+        fs::remove_file(&path).unwrap();
+        fs::hard_link(&other, &path).unwrap();
+        assert!(keep().unwrap_err().to_string().contains("has another name too"));
+        fs::remove_file(&path).unwrap();
+        symlink("other", folder.join("state.new")).unwrap();
+        keep().unwrap();
+        assert_eq!(fs::read(&other).unwrap(), HEADER);
+        assert!(Taken::open_named(&path).unwrap().contains(mark(1)));
+        fs::create_dir(folder.join("state.new")).unwrap();
+        assert!(keep().is_err());
     }
 }

@@ -7,7 +7,7 @@ mod copies;
 mod multicast;
 mod turns;
 
-use std::{borrow::Cow, net::SocketAddr, sync::Arc};
+use std::{borrow::Cow, net::SocketAddr};
 
 use treecast_host::option;
 use treecast_proto::Instant;
@@ -22,17 +22,12 @@ pub(super) use copies::{CopiesLane, Target};
 pub(super) use multicast::MulticastLane;
 
 use super::{Plan, SendError};
-use crate::{
-    pacer,
-    seal::Sealer,
-    udp::{NarrowWay, Transmitter},
-};
-use copies::LeftBytes;
+use crate::{pacer, seal::Sealer, udp::Transmitter};
 
 /// Sends one packet to many.
 #[derive(Debug)]
 pub(super) struct GroupLane {
-    way: Lanes,
+    pub way: Way,
     /// What packets are sealed with. `None` in a plain session. All groups of a session share one key, and so its counter.
     sealer: Option<Sealer>,
     sealed: Vec<u8>,
@@ -42,8 +37,10 @@ pub(super) struct GroupLane {
     drops: bool,
 }
 
+/// How packets leave.
 #[derive(Debug)]
-enum Lanes {
+pub(super) enum Way {
+    /// They leave at once.
     Multicast(MulticastLane),
     /// The copies of each of the session's groups, fastest first. No group waits for another one's copies.
     Copies(Vec<CopiesLane>),
@@ -71,8 +68,8 @@ impl GroupLane {
     /// connection tells receivers a key.
     pub fn open(plan: &Plan, key: Option<&GroupKey>) -> Result<Self, SendError> {
         let way = match plan.options.fanout {
-            Fanout::Multicast => Lanes::Multicast(MulticastLane::open(plan)?),
-            Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => Lanes::Copies(
+            Fanout::Multicast => Way::Multicast(MulticastLane::open(plan)?),
+            Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => Way::Copies(
                 (0..plan.groups).map(|group| CopiesLane::open(plan, group)).collect::<Result<_, _>>()?,
             ),
         };
@@ -99,62 +96,6 @@ impl GroupLane {
         if let Some(sealer) = &mut self.sealer {
             sealer.replace(key);
         }
-    }
-
-    /// The lane, if packets leave as multicast.
-    pub fn multicast(&mut self) -> Option<&mut MulticastLane> {
-        if let Lanes::Multicast(lane) = &mut self.way { Some(lane) } else { None }
-    }
-
-    /// The lane of this group, if packets leave as copies.
-    pub fn copies(&mut self, group: u8) -> Option<&mut CopiesLane> {
-        if let Lanes::Copies(lanes) = &mut self.way { lanes.get_mut(usize::from(group)) } else { None }
-    }
-
-    /// Returns the first group's lane for reading, if packets leave as copies.
-    pub fn as_copies(&self) -> Option<&CopiesLane> {
-        self.all_copies().first()
-    }
-
-    /// The lanes of all groups. Empty if packets leave as multicast.
-    fn all_copies(&self) -> &[CopiesLane] {
-        if let Lanes::Copies(lanes) = &self.way { lanes } else { &[] }
-    }
-
-    /// Where the copies of a group's packets go. Empty if packets leave as multicast.
-    pub fn targets(&self, group: u8) -> &[Target] {
-        self.all_copies().get(usize::from(group)).map_or(&[], CopiesLane::targets)
-    }
-
-    /// Sends what begins now for a group to these. Does nothing if packets leave as multicast.
-    pub fn set_targets(&mut self, group: u8, targets: Arc<[Target]>) {
-        if let Some(lane) = self.copies(group) {
-            lane.set_targets(targets);
-        }
-    }
-
-    /// The bytes that have left so far in copies, of all groups. `None` if packets leave as multicast.
-    pub fn left_bytes(&self) -> Option<LeftBytes> {
-        let lanes = self.all_copies().iter().map(CopiesLane::left_bytes);
-        lanes.reduce(|one, other| std::array::from_fn(|way| one[way] + other[way]))
-    }
-
-    /// Takes hosts that were lately found to have a path too narrow for the packets of copies.
-    pub fn take_narrow(&mut self) -> Vec<NarrowWay> {
-        match &mut self.way {
-            Lanes::Multicast(_) => Vec::new(),
-            Lanes::Copies(lanes) => lanes.iter_mut().flat_map(CopiesLane::take_narrow).collect(),
-        }
-    }
-
-    /// Whether copies of a group's last packet still wait for the rate. They go before everything else in the group.
-    pub fn has_copies(&self, group: u8) -> bool {
-        self.all_copies().get(usize::from(group)).is_some_and(CopiesLane::is_busy)
-    }
-
-    /// Whether messages and blocks of several objects may share a datagram here. Copies leave one by one.
-    pub fn gathers(&self) -> bool {
-        matches!(self.way, Lanes::Multicast(_))
     }
 
     /// Sends one control message to the group of this number. Returns the bytes of IP packets that left. These
@@ -224,7 +165,17 @@ impl GroupLane {
     }
 }
 
-impl Lanes {
+impl Way {
+    /// The lanes of the session's groups, fastest first. Empty if packets leave as multicast.
+    pub fn copies(&self) -> &[CopiesLane] {
+        if let Self::Copies(lanes) = self { lanes } else { &[] }
+    }
+
+    /// Returns the same as [`Self::copies`], to be changed.
+    pub fn copies_mut(&mut self) -> &mut [CopiesLane] {
+        if let Self::Copies(lanes) = self { lanes } else { &mut [] }
+    }
+
     fn send(&mut self, now: Instant, group: u8, packets: Packets<'_>) -> Result<u64, SendError> {
         match self {
             Self::Multicast(lane) => lane.send(now, group, &packets),

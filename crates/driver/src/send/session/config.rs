@@ -134,6 +134,7 @@ fn vcmtp_config(plan: &Plan, repair: vcmtp::Repair) -> SenderConfig {
         block_len: plan.block_len,
         max_run_len: run_len(plan.options.rate.fixed_bps()),
         slower_run_lens: plan.rates().skip(1).map(run_len).collect(),
+        slower_groups_mend: plan.options.slower_rates.is_empty(),
         retransmission_timeout_factor: plan.options.retransmission_timeout_factor,
         minimum_retransmission_time: plan.options.minimum_retransmission_time,
         follow_progress: plan.options.rate.fixed_bps().is_none(),

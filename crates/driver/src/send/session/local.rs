@@ -1,12 +1,12 @@
-//! The parts of a session that only one with local groups has: the sender's socket as a member, proofs of what blocks are,
-//! and figures. The machine keeps to the rate by itself, so what it hands out leaves at once.
+//! Local groups: the sender's socket as a member, proofs of what blocks are, and figures. The machine keeps to the rate by itself, so what it hands out leaves at once.
 
-use std::{collections::BTreeMap, net::SocketAddr, ops::Range, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, ops::Range};
 
 use treecast_host::poller::{Interest, Poller};
 use treecast_proto::{
     Instant,
-    object::{Address, Destination, ReceiverId, SenderInput},
+    local::Sender,
+    object::{Address, ReceiverId, SenderEvent, SenderInput},
 };
 use treecast_wire::{
     header::{FileId, Header, PacketType},
@@ -14,8 +14,11 @@ use treecast_wire::{
 };
 
 use super::{
-    super::{LocalSending, Plan, SendError, SendEvent},
-    MEMBERS, Session, config,
+    super::{LocalSending, Plan, SendError, lane::Target},
+    MEMBERS, config,
+    core::Core,
+    lanes::Lanes,
+    objects::Objects,
 };
 use crate::{
     local::{Post, member, own_address},
@@ -26,9 +29,7 @@ use crate::{
 /// How many calls to the kernel read what members say before packets leave again.
 const READS_A_TURN: usize = 64;
 
-/// How many times an interrupted sender says Goodbye.
-const GOODBYES: usize = 3;
-
+/// What only a session with local groups has.
 #[derive(Debug)]
 pub(super) struct Local {
     pub post: Post,
@@ -36,6 +37,8 @@ pub(super) struct Local {
     batch: Batch,
     /// The blocks whose proof has left for the session's group last.
     proved: Option<(FileId, Range<u64>)>,
+    /// Bytes of blocks that are signed together. `None` in a plain session.
+    signed_bytes: Option<u64>,
     /// Whether any receiver has come.
     has_members: bool,
     /// The largest number of receivers so far.
@@ -47,11 +50,8 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Opens the sender's socket as a member. `None` for every other repair.
-    pub fn open(plan: &Plan, poller: &Poller) -> Result<Option<Self>, SendError> {
-        if plan.options.repair.local().is_none() {
-            return Ok(None);
-        }
+    /// Opens the sender's socket as a member.
+    pub fn open(plan: &Plan, poller: &Poller) -> Result<Self, SendError> {
         let (block_len, offload) = (plan.block_len, plan.options.offload);
         let own = (block_len, plan.secret.as_ref());
         let at = SocketAddr::new(own_address(&plan.group.interface, plan.group.group.ip()), 0);
@@ -59,7 +59,8 @@ impl Local {
         let opener = plan.secret.clone().map(Opener::with_secret);
         let collector = Collector::new(post.ear()?, offload, block_len, opener)?;
         poller.add(collector.socket(), MEMBERS, Interest::Read)?;
-        Ok(Some(Self {
+        let signed = config::signed_blocks(plan, plan.options.rate.fixed_bps());
+        Ok(Self {
             post,
             collector,
             batch: Batch::default(),
@@ -68,218 +69,219 @@ impl Local {
             most_receivers: 0,
             given_up: 0,
             listeners: BTreeMap::new(),
-        }))
+            signed_bytes: signed.map(|blocks| blocks as u64 * u64::from(block_len)),
+        })
     }
 
     /// The address at which a receiver wants copies, with the scope that a link-local one needs.
-    pub fn scoped(&self, at: SocketAddr) -> SocketAddr {
+    fn scoped(&self, at: SocketAddr) -> SocketAddr {
         self.post.address(Address::Member(Member(at)))
+    }
+
+    /// Where a receiver wants copies, as its name.
+    pub fn listener(&self, receiver: ReceiverId) -> Option<String> {
+        self.listeners.get(&receiver).map(SocketAddr::to_string)
     }
 
     pub fn me(&self) -> Member {
         self.post.me()
     }
-}
-
-impl Session<'_> {
-    /// Takes up all objects.
-    pub(super) fn open_local(&mut self) -> Result<(), SendError> {
-        let now = self.clock.now();
-        for (index, named) in (0..).zip(std::mem::take(&mut self.plan.sources)) {
-            let (file, size) = (FileId::new(self.plan.session, index), named.source.size());
-            self.objects.sources.add(file, named);
-            if size == 0 {
-                self.hash_if_read(now, file);
-            }
-        }
-        Ok(())
-    }
 
     /// Hands the machine what members have said.
-    pub(super) fn hear_members(&mut self) -> Result<(), SendError> {
-        let now = self.clock.now();
+    pub fn hear(&mut self, now: Instant, lanes: &mut Lanes, core: &mut Core<'_>) -> Result<(), SendError> {
         for _ in 0..READS_A_TURN {
-            let Some(local) = &mut self.local else { return Ok(()) };
-            let Some(from) = local.collector.receive_from(&mut local.batch)? else { break };
-            let items = local.batch.take_items();
-            local.batch.clear();
+            let Some(from) = self.collector.receive_from(&mut self.batch)? else { break };
+            let items = self.batch.take_items();
+            self.batch.clear();
+            let from = member(from);
             for item in items {
-                if let Item::Message { file, message } = item {
-                    self.hear_member(now, member(from), file, message);
+                match item {
+                    Item::Message { message: Message::Heard(heard), .. } => {
+                        let listener = core.machine.local().and_then(|machine| machine.listener(from));
+                        if let Some(listener) = listener {
+                            lanes.heard(now, listener, 0, heard, core);
+                        }
+                    }
+                    Item::Message { file, message } => {
+                        core.handle(now, SenderInput::Local { from, file, message });
+                    }
+                    _ => {}
                 }
             }
         }
-        let Some(machine) = self.machine.local() else { return Ok(()) };
-        if let Some(local) = &mut self.local {
-            local.most_receivers = local.most_receivers.max(machine.receivers());
+        if let Some(machine) = core.machine.local() {
+            self.most_receivers = self.most_receivers.max(machine.receivers());
             if !machine.is_leaving() {
-                local.given_up = machine.given_up();
+                self.given_up = machine.given_up();
             }
         }
         Ok(())
     }
 
-    fn hear_member(&mut self, now: Instant, from: Member, file: FileId, message: Message) {
-        match message {
-            Message::Heard(heard) => {
-                let listener = self.machine.local().and_then(|machine| machine.listener(from));
-                listener.into_iter().for_each(|listener| self.heard(now, listener, heard));
+    /// Notes what the machine has told: a first receiver has come.
+    pub fn note(&mut self, event: &SenderEvent) {
+        self.has_members |= *event == SenderEvent::Started;
+    }
+
+    /// Begins a feed when enough receivers are there: its first object may come much later. Begins with those who are there, or fails
+    /// when too few have come, after the time for which the user waits.
+    pub fn look(
+        &mut self,
+        now: Instant,
+        plan: &mut Plan,
+        has_feed: bool,
+        core: &mut Core<'_>,
+    ) -> Result<(), SendError> {
+        let (wanted, waited) = (plan.options.wait_for, plan.options.wait_timeout);
+        let has_enough = self.has_members && (wanted <= 1 || core.figures.started.is_some());
+        if !has_enough && now >= Instant::ZERO + waited {
+            let joined = core.machine.local().map_or(0, |machine| machine.receivers());
+            let (seconds, at_least) = (waited.as_secs(), plan.options.wait_at_least);
+            if at_least.is_none_or(|at_least| joined < at_least) {
+                return Err(SendError::NoReceivers {
+                    joined,
+                    wanted,
+                    at_least,
+                    seconds,
+                    missing: Vec::new(),
+                });
             }
-            message => self.handle(now, SenderInput::Local { from, file, message }),
+            // From now on that many are enough.
+            plan.options.wait_for = 1;
+            if let Some(machine) = core.machine.local_mut() {
+                machine.begin_with(at_least.unwrap_or(joined));
+            }
+            core.warn(format!("{joined} of {wanted} receivers came within {seconds} s: it starts with them"));
+            core.wake();
         }
-    }
-
-    /// A first receiver has come.
-    pub(super) fn note_members(&mut self) {
-        self.local.iter_mut().for_each(|local| local.has_members = true);
-    }
-
-    /// A feed has begun when enough receivers are there: its first object may come much later.
-    pub(super) fn begin_local_feed(&mut self, now: Instant) {
-        let has_members = self.local.as_ref().is_some_and(|local| local.has_members);
-        if has_members && self.objects.feed.is_some() && self.has_wanted_members() {
-            self.note_started(now);
+        let wanted = plan.options.wait_for;
+        let are_there = |machine: &Sender| wanted <= 1 || machine.receivers() >= wanted;
+        if self.has_members && has_feed && core.machine.local().is_some_and(are_there) {
+            core.start(now, false);
         }
-    }
-
-    fn has_wanted_members(&self) -> bool {
-        let wanted = self.plan.options.wait_for;
-        wanted <= 1 || self.machine.local().is_some_and(|machine| machine.receivers() >= wanted)
-    }
-
-    /// Tells that the session begins, the first time.
-    fn note_started(&mut self, now: Instant) {
-        if self.figures.started.is_none() {
-            self.figures.started = Some(now);
-            let (objects, bytes) = (self.figures.summary.objects, self.figures.total_bytes);
-            (self.on_event)(SendEvent::Started { objects, bytes, is_presumed: false });
-        }
-    }
-
-    /// Begins with those who are there, or fails when too few have come, after the time for which the user waits.
-    pub(super) fn give_up_members(&mut self, now: Instant) -> Result<(), SendError> {
-        let (wanted, waited) = (self.plan.options.wait_for, self.plan.options.wait_timeout);
-        let has_enough = |local: &Local| local.has_members && (wanted <= 1 || self.figures.started.is_some());
-        let lacks_some = self.local.as_ref().is_some_and(|local| !has_enough(local));
-        if !lacks_some || now < Instant::ZERO + waited {
-            return Ok(());
-        }
-        let joined = self.machine.local().map_or(0, |machine| machine.receivers());
-        let (seconds, at_least) = (waited.as_secs(), self.plan.options.wait_at_least);
-        if at_least.is_none_or(|at_least| joined < at_least) {
-            return Err(SendError::NoReceivers { joined, wanted, at_least, seconds, missing: Vec::new() });
-        }
-        // From now on that many are enough.
-        self.plan.options.wait_for = 1;
-        self.machine
-            .local_mut()
-            .into_iter()
-            .for_each(|machine| machine.begin_with(at_least.unwrap_or(joined)));
-        let line = format!("{joined} of {wanted} receivers came within {seconds} s: it starts with them");
-        (self.on_event)(SendEvent::Warning(line));
-        self.has_news = true;
         Ok(())
     }
 
-    /// Sends blocks to the session's group, for the first time or again, behind a proof of what they are.
-    pub(super) fn send_proved(&mut self, now: Instant, first: Header, len: usize) -> Result<(), SendError> {
-        self.note_started(now);
-        let (file, range) = (first.file_id, first.sequence..first.sequence + len as u64);
+    /// Sends proofs of what blocks are to the session's group, before the blocks. Also sends blocks that have been sent before. Returns
+    /// whether the blocks are still to be sent.
+    pub fn prove(
+        &mut self,
+        now: Instant,
+        first: Header,
+        len: usize,
+        objects: &mut Objects,
+        lanes: &mut Lanes,
+        core: &mut Core<'_>,
+    ) -> Result<bool, SendError> {
         if first.kind == PacketType::Data {
-            self.prove_ahead(now, first, &range)?;
-            return self.multicast(now, first, len);
+            let proof = self.proof_ahead(first, len, objects.sources.size(first.file_id));
+            if let Some(bytes) = proof.and_then(|len| objects.read_for_repair(now, &first, len, core)) {
+                send_pages(now, first, &bytes, objects, lanes, core)?;
+            }
+            return Ok(true);
         }
-        let Some(run) = self.read_for_repair(now, &first, len) else { return Ok(()) };
-        self.send_pages(now, first, &run)?;
-        let number = self.number_packets(now, 0, len.div_ceil(self.plan.block_len.into()) as u64)?;
-        self.lanes.group.send_blocks(now, 0, Header { number, file_id: file, ..first }, &run)?;
-        Ok(())
+        if let Some(run) = objects.read_for_repair(now, &first, len, core) {
+            send_pages(now, first, &run, objects, lanes, core)?;
+            lanes.send_blocks(now, 0, first, &run, core)?;
+        }
+        Ok(false)
     }
 
-    /// Has a page of proofs leave that covers a run, and as many more blocks as are signed together.
-    fn prove_ahead(&mut self, now: Instant, first: Header, run: &Range<u64>) -> Result<(), SendError> {
-        let Some(local) = &mut self.local else { return Ok(()) };
+    /// How many bytes from the beginning of a run on are to be proved now: the run, and as many more blocks as are signed together. `None`
+    /// if the run is proved already. The object has `size` bytes.
+    fn proof_ahead(&mut self, first: Header, len: usize, size: u64) -> Option<usize> {
+        let run = first.sequence..first.sequence + len as u64;
         let is_proved = |(file, proved): &(FileId, Range<u64>)| {
             *file == first.file_id && proved.start <= run.start && run.end <= proved.end
         };
-        let Some(blocks) = config::signed_blocks(&self.plan, self.plan.options.rate.fixed_bps()) else {
-            return Ok(());
-        };
-        if local.proved.as_ref().is_some_and(is_proved) {
-            return Ok(());
+        let signed_bytes = self.signed_bytes?;
+        if self.proved.as_ref().is_some_and(is_proved) {
+            return None;
         }
-        let size = self.objects.sources.size(first.file_id);
-        let signed = blocks as u64 * u64::from(self.plan.block_len);
-        let range = run.start..size.min((run.start + signed).max(run.end));
-        local.proved = Some((first.file_id, range.clone()));
-        let Some(bytes) = self.read_for_repair(now, &first, (range.end - range.start) as usize) else {
-            return Ok(());
-        };
-        self.send_pages(now, first, &bytes)
-    }
-
-    /// Sends the proofs of these blocks to the session's group.
-    fn send_pages(&mut self, now: Instant, first: Header, blocks: &[u8]) -> Result<(), SendError> {
-        for mut page in self.pages(&first, blocks) {
-            treecast_wire::header::set_number(&mut page, self.number_packets(now, 0, 1)?);
-            self.lanes.group.send_message(now, 0, &page)?;
-        }
-        Ok(())
+        let end = size.min((run.start + signed_bytes).max(run.end));
+        self.proved = Some((first.file_id, run.start..end));
+        Some((end - run.start) as usize)
     }
 
     /// Sends blocks again to a local group, or to one member.
-    pub(super) fn mend_group(&mut self, now: Instant, to: Address, first: Header, len: usize) {
-        let Some(run) = self.read_for_repair(now, &first, len) else { return };
-        let page = self.pages(&first, &run).into_iter().next();
-        let Some(local) = &mut self.local else { return };
-        page.into_iter().for_each(|page| local.post.tell(to, &page));
-        local.post.send_blocks(to, first, &run);
+    pub fn mend(
+        &mut self,
+        now: Instant,
+        to: Address,
+        (first, len): (Header, usize),
+        objects: &mut Objects,
+        core: &mut Core<'_>,
+    ) {
+        let Some(run) = objects.read_for_repair(now, &first, len, core) else { return };
+        let page = objects.manifests.pages(&first, &run).into_iter().next();
+        page.into_iter().for_each(|page| self.post.tell_all(to, &[page]));
+        self.post.send_blocks(to, first, &run);
     }
 
-    /// Reads blocks out of order. An object that cannot be read is withdrawn.
-    fn read_for_repair(&mut self, now: Instant, first: &Header, len: usize) -> Option<Vec<u8>> {
-        let mut run = vec![0; len];
-        match self.objects.sources.read_any(first.file_id, first.sequence, &mut run) {
-            Ok(()) => Some(run),
-            Err(error) => {
-                self.withdraw(now, first.file_id, &error);
-                None
+    /// Sends copies to a member at an address, or none any more.
+    pub fn send_copies(
+        &mut self,
+        now: Instant,
+        receiver: ReceiverId,
+        at: Option<SocketAddr>,
+        lanes: &mut Lanes,
+        core: &mut Core<'_>,
+    ) {
+        let at = at.map(|at| self.scoped(at));
+        let before = match at {
+            Some(at) => self.listeners.insert(receiver, at),
+            None => self.listeners.remove(&receiver),
+        };
+        match (&mut lanes.ways, at) {
+            (None, _) => {
+                let listeners = self.listeners.values().copied();
+                lanes.aim(0, listeners.map(Target::Receiver).collect());
+            }
+            (Some(ways), None) => ways.leave_named(now, receiver.0),
+            (Some(ways), Some(at)) => {
+                if before.is_some() {
+                    ways.leave_named(now, receiver.0);
+                }
+                if !ways.join_named(now, receiver.0, at).unwrap_or(false) && before.is_none() {
+                    lanes.warn_of_unreachable(&at.to_string(), at.ip(), core);
+                }
             }
         }
     }
 
-    /// Says that the sender stops.
-    pub(super) fn say_goodbye(&mut self, now: Instant) -> Result<(), SendError> {
-        for _ in 0..GOODBYES {
-            self.send_message(now, Destination::Group, FileId::new(self.plan.session, 0), &Message::Goodbye)?;
-            self.flush_gathered(now)?;
-            // Copies leave as the rate allows.
-            let _ = self.group_waits(now);
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    }
-
     /// Counts the receivers that have gone before the session was done with all objects.
-    pub(super) fn count_deserters(&mut self) {
-        let Some(local) = &self.local else { return };
-        if self.figures.objects_done < self.figures.summary.objects {
-            self.figures.summary.others_failed = u64::from(local.most_receivers.max(1));
+    pub fn count_deserters(&self, core: &mut Core<'_>) {
+        if core.figures.objects_done < core.figures.summary.objects {
+            core.figures.summary.others_failed = u64::from(self.most_receivers.max(1));
         }
     }
 
-    pub(super) fn local_progress(&self) -> Option<LocalSending> {
-        let machine = self.machine.local()?;
+    /// What the local groups have done so far.
+    pub fn progress(&self, core: &Core<'_>) -> Option<LocalSending> {
+        let machine = core.machine.local()?;
         let figures = machine.figures();
         Some(LocalSending {
-            receivers: self.local.as_ref().map_or(0, |local| local.most_receivers),
+            receivers: self.most_receivers,
             clients: machine.clients() as u64,
             session_repair_bytes: figures.session_repair_bytes,
             group_repair_bytes: figures.group_repair_bytes,
             reports: figures.reports,
             requests: figures.requests,
             others: figures.others,
-            late_objects: self.local.as_ref().map_or(0, |local| local.given_up),
+            late_objects: self.given_up,
         })
     }
+}
+
+/// Sends the proofs of these blocks to the session's group.
+fn send_pages(
+    now: Instant,
+    first: Header,
+    blocks: &[u8],
+    objects: &Objects,
+    lanes: &mut Lanes,
+    core: &mut Core<'_>,
+) -> Result<(), SendError> {
+    let mut pages = objects.manifests.pages(&first, blocks).into_iter();
+    pages.try_for_each(|page| lanes.send_packet(now, 0, page, core))
 }

@@ -1,98 +1,82 @@
 //! The progress of the session, its recent rates, and the receiver that it waits for.
 
-use std::time::Duration;
-
 use treecast_proto::{
-    Instant, local,
+    Instant,
+    fanout::Way,
+    local,
     object::{ReceiverId, SenderWait},
 };
 
 use super::{
     super::{
-        FeedSource, ReceiverProgress, SendEvent, SendProgress, Standing,
-        feed::Feed,
+        FanoutProgress, FeedSource, GroupProgress, ReceiverProgress, SendEvent, SendProgress, Standing,
+        WayProgress,
+        lane::CopiesLane,
         peer::{Awaited, Seen},
+        session_file::Marks,
     },
-    PROGRESS_INTERVAL, Session,
-    ring::Ring,
+    Session,
+    kind::Kind,
 };
-use crate::hindrance::{Hindrance, Holder, Meter, bits, time_for};
+use crate::{
+    discovery::Announcing,
+    hindrance::{Hindrance, Holder, bits, time_for},
+};
 
 /// The share of the time for which the multicast has waited for somebody's buffer from which that one is named.
 const WAITED_SHARE: f64 = 0.2;
 
-/// What the group's lane has waited for.
-#[derive(Debug, Default)]
-pub(super) struct Watch {
-    /// Bytes multicast and retransmitted, and milliseconds of waiting for a receiver's buffer.
-    meter: Meter<3>,
-    wait: Option<SenderWait>,
-    since: Option<Instant>,
-    buffers: Duration,
-    /// Whose buffer it was last.
-    holder: Option<ReceiverId>,
-}
-
-impl Watch {
-    /// Notes the reason for which the lane waits from now on. `None`: it goes on.
-    pub fn note(&mut self, now: Instant, wait: Option<SenderWait>) {
-        if let Some(since) = self.since.take() {
-            self.buffers += now.saturating_duration_since(since);
-        }
-        self.since = (wait == Some(SenderWait::Credit)).then_some(now);
-        self.wait = wait;
-    }
-}
-
 impl Session<'_> {
     pub(super) fn report_progress(&mut self, now: Instant) {
-        while let Some(connection) = self.door.as_mut().and_then(|door| door.lobby.expire(now)) {
-            self.note_refusal(connection.peer(), "it did not say who it is in time".into());
-        }
-        if let Some(line) = self.door.as_mut().and_then(|door| door.refusals.sum_up(now)) {
-            (self.on_event)(SendEvent::Warning(line));
-        }
-        self.warn_of_narrow_ways();
-        if self.figures.started.is_some() && now >= self.figures.next_progress {
-            self.figures.next_progress = now + PROGRESS_INTERVAL;
+        self.kind.door().into_iter().for_each(|door| door.look(now, &mut self.core));
+        self.lanes.warn_of_narrow_ways(&mut self.core);
+        let troubles = self.announcing.as_ref().map(Announcing::take_troubles).unwrap_or_default();
+        troubles.into_iter().for_each(|line| self.core.warn(line));
+        if self.core.figures.started.is_some() && self.core.figures.watch.is_due(now) {
+            self.core.marks.iter_mut().for_each(Marks::write);
             let connections = self.peers.values_mut().filter_map(|peer| peer.link.connection.as_mut());
             connections.for_each(|connection| connection.feel_pulse(now));
             let progress = self.progress(now);
-            (self.on_event)(SendEvent::Progress(progress));
+            if !self.lanes.is_unheard() {
+                self.peers.warn_of_deaf(&progress.receivers, &self.plan, &mut self.core);
+            }
+            self.core.tell(SendEvent::Progress(progress));
         }
     }
 
     pub(super) fn progress(&mut self, now: Instant) -> SendProgress {
-        let started = self.figures.started.unwrap_or(now);
+        let started = self.core.figures.started.unwrap_or(now);
         // A carousel that waits for listeners sends nothing.
-        let until = self.ring.as_ref().map_or(now, Ring::sent_at);
-        let figures = self.machine.figures();
-        let (ring_bytes, loops) = self.ring.as_ref().map(Ring::figures).unzip();
+        let until = self.kind.ring().map_or(now, |ring| ring.sent_at());
+        let figures = self.core.machine.figures();
+        let (ring_bytes, loops) = self.kind.ring().map(|ring| ring.figures()).unzip();
         let sent_bytes = ring_bytes.unwrap_or(figures.multicast_bytes);
-        let buffers_ms = u64::try_from(self.figures.watch.buffers.as_millis()).unwrap_or(u64::MAX);
-        let counters = [sent_bytes, figures.retransmitted_bytes, buffers_ms];
-        self.figures.watch.meter.note(now, counters);
-        let rates = self.figures.watch.meter.rates(now, counters);
+        let buffers_ms = u64::try_from(self.core.figures.watch.buffers.as_millis()).unwrap_or(u64::MAX);
+        let all_bytes = sent_bytes + self.core.slower_bytes(self.lanes.groups());
+        let counters = [sent_bytes, all_bytes, figures.retransmitted_bytes, buffers_ms];
+        self.core.figures.watch.meter.note(now, counters);
+        let rates = self.core.figures.watch.meter.rates(now, counters);
         let (ids, receivers) = self.report_receivers(now, sent_bytes);
         SendProgress {
             seconds: until.saturating_duration_since(started).as_secs_f64(),
-            sent_bytes: ring_bytes.unwrap_or_else(|| self.run_bytes()),
+            sent_bytes: ring_bytes.unwrap_or_else(|| self.core.run_bytes()),
+            zero_bytes: self.core.figures.zero_bytes,
             loops,
-            before_bytes: self.figures.before_bytes,
-            total_bytes: self.figures.total_bytes,
+            before_bytes: self.core.figures.before_bytes,
+            total_bytes: self.core.figures.total_bytes,
             repair_symbols: figures.repair_symbols,
-            objects: self.figures.summary.objects,
-            objects_done: self.figures.objects_done,
+            objects: self.core.figures.summary.objects,
+            objects_done: self.core.figures.objects_done,
             waiting: self.waiting(),
-            now_bps: rates.map(|[sent, ..]| bits(sent)),
-            rate_bps: self.machine.local().map(local::Sender::rate_bps).or(self.lanes.pacer.rate_bps()),
-            rate: self.rate_progress(),
+            now_bps: rates.map(|[_, all, ..]| bits(all)),
+            rate_bps: self.core.machine.local().map(local::Sender::rate_bps).or(self.lanes.rate_bps(0)),
+            rate: self.lanes.rate_progress(|number| Some(self.peers.numbered(number)?.1.name.clone())),
             fanout: self.fanout_progress(),
-            local: self.local_progress(),
+            local: if let Kind::Local(local) = &self.kind { local.progress(&self.core) } else { None },
             groups: self.group_progress(),
-            moves: self.figures.moves,
+            moves: self.core.figures.moves,
             refused_moves: figures.refused_moves,
-            retransmitted_bps: rates.map(|[_, again, _]| bits(again)),
+            retransmitted_bps: rates.map(|[_, _, again, _]| bits(again)),
             duplicate_share: duplicate_share(&receivers, self.plan.block_len.into()),
             held_by: self.holder(rates.map_or(0.0, |[.., waited]| waited / 1000.0), &ids, &receivers),
             seconds_left: self.seconds_left(rates.map(|[sent, ..]| sent), &receivers),
@@ -103,7 +87,7 @@ impl Session<'_> {
     /// The number of the feed's objects that wait. A stream is one thing, however many pieces it has.
     fn waiting(&self) -> Option<u64> {
         let is_stream = matches!(self.plan.options.feed, Some(FeedSource::Stream { .. }));
-        self.objects.feed.as_ref().filter(|_| !is_stream).map(Feed::waiting)
+        self.objects.waiting().filter(|_| !is_stream)
     }
 
     fn report_receivers(
@@ -112,45 +96,50 @@ impl Session<'_> {
         sent_bytes: u64,
     ) -> (Vec<ReceiverId>, Vec<ReceiverProgress>) {
         let (machine, objects, total_bytes) =
-            (self.machine.vcmtp(), self.figures.summary.objects, self.figures.total_bytes);
-        let (run_bytes, goes_on) = (self.all_run_bytes(), self.figures.before_bytes > 0);
+            (self.core.machine.vcmtp(), self.core.figures.summary.objects, self.core.figures.total_bytes);
+        let (run_bytes, goes_on) = (
+            self.core.all_run_bytes(self.plan.block_len, self.lanes.groups()),
+            self.core.figures.before_bytes > 0,
+        );
+        let started = self.core.figures.started.unwrap_or(now);
         let peers = self.peers.iter_mut();
         peers
             .map(|(id, peer)| {
                 let heard = machine.and_then(|machine| machine.last_heard(*id)).unwrap_or(now);
                 let silent = now.saturating_duration_since(heard);
                 let is_answered = machine.is_some_and(|machine| machine.is_answered(*id));
-                let seen = Seen { silent, is_answered, objects, total_bytes, sent_bytes, run_bytes, goes_on };
+                let seen = Seen {
+                    silent,
+                    is_answered,
+                    started,
+                    objects,
+                    total_bytes,
+                    sent_bytes,
+                    run_bytes,
+                    goes_on,
+                };
                 (*id, peer.report(now, seen))
             })
             .unzip()
     }
 
-    /// Bytes of objects that this sender has sent to the first group, not those before it.
-    pub(super) fn run_bytes(&self) -> u64 {
-        self.machine.figures().multicast_bytes.saturating_sub(self.figures.before_bytes)
-    }
-
-    /// What this sender has sent to all groups, symbols among them.
-    pub(super) fn all_run_bytes(&self) -> u64 {
-        let slower = (1..=self.lanes.slower.len() as u8).map(|group| self.machine.slower_bytes(group));
-        let symbols = self.machine.figures().repair_symbols * u64::from(self.plan.block_len);
-        self.run_bytes() + slower.sum::<u64>() + symbols
-    }
-
     /// Whose buffer the multicast has waited for, or, when all is out, whom it waits for longest; when all who are there
     /// are done, who may come again.
     fn holder(&mut self, waited: f64, ids: &[ReceiverId], receivers: &[ReceiverProgress]) -> Option<Holder> {
-        self.figures.watch.holder =
-            self.machine.vcmtp().and_then(|machine| machine.held_up_by()).or(self.figures.watch.holder);
+        self.core.figures.watch.holder = self
+            .core
+            .machine
+            .vcmtp()
+            .and_then(|machine| machine.held_up_by())
+            .or(self.core.figures.watch.holder);
         let receiver = if waited >= WAITED_SHARE {
-            let at = ids.iter().position(|id| Some(*id) == self.figures.watch.holder)?;
+            let at = ids.iter().position(|id| Some(*id) == self.core.figures.watch.holder)?;
             receivers.get(at)
-        } else if self.figures.watch.wait == Some(SenderWait::Receivers) {
+        } else if self.core.figures.watch.wait == Some(SenderWait::Receivers) {
             let pending = receivers.iter().filter(|receiver| is_awaited(receiver));
             let left = |receiver: &&ReceiverProgress| receiver.seconds_left.unwrap_or(f64::INFINITY);
             pending.max_by(|one, other| left(one).total_cmp(&left(other)))
-        } else if self.objects.feed.is_none() && !receivers.iter().any(is_awaited) {
+        } else if !self.objects.has_feed() && !receivers.iter().any(is_awaited) {
             let at = ids
                 .iter()
                 .position(|id| self.peers.get(id).is_some_and(|peer| peer.absence.awaited != Awaited::No))?;
@@ -164,7 +153,7 @@ impl Session<'_> {
     /// As long as the multicast and the slowest receiver still take at the rate of the last seconds. Not known of a
     /// feed, whose end nobody knows, nor while one that is waited for stands still.
     fn seconds_left(&self, sent_a_second: Option<f64>, receivers: &[ReceiverProgress]) -> Option<f64> {
-        if self.objects.feed.is_some() {
+        if self.objects.has_feed() {
             return None;
         }
         let awaited = receivers.iter().filter(|receiver| is_awaited(receiver));
@@ -172,10 +161,53 @@ impl Session<'_> {
             |receiver: &ReceiverProgress| receiver.wanted_bytes.saturating_sub(receiver.received_bytes);
         // What nobody wants any more is not sent to its end.
         let wanted = awaited.clone().map(lacking).max().unwrap_or_default();
-        let unsent =
-            self.figures.total_bytes.saturating_sub(self.machine.figures().multicast_bytes).min(wanted);
+        let unsent = self
+            .core
+            .figures
+            .total_bytes
+            .saturating_sub(self.core.machine.figures().multicast_bytes)
+            .min(wanted);
         let multicast = time_for(unsent, sent_a_second);
         awaited.map(|receiver| receiver.seconds_left).fold(multicast, |all, one| Some(all?.max(one?)))
+    }
+
+    /// The number of members of local groups that a way serves.
+    fn members_served_by(&self, way: Way) -> usize {
+        let Kind::Local(local) = &self.kind else { return 0 };
+        let of = |receiver: &ReceiverId| {
+            self.lanes.ways.as_ref().map_or(Some(Way::Unicast), |ways| ways.first_way(*receiver))
+        };
+        local.listeners.keys().filter(|receiver| of(receiver) == Some(way)).count()
+    }
+
+    /// What has left by which way; none where there is one.
+    fn fanout_progress(&self) -> Option<FanoutProgress> {
+        let left = self.lanes.group.way.copies().iter().map(CopiesLane::left_bytes);
+        let left = left.reduce(|one, other| std::array::from_fn(|way| one[way] + other[way]))?;
+        let by = |way: Way| {
+            let receivers = self.peers.values().filter(|peer| peer.way == Some(way)).count();
+            let receivers = (receivers + self.members_served_by(way)) as u32;
+            (way.to_string(), WayProgress { receivers, left_bytes: left[way as usize] })
+        };
+        Some([Way::Unicast, Way::Mead, Way::Xcast, Way::Multicast].map(by).into())
+    }
+
+    /// Each group, where there are several.
+    fn group_progress(&self) -> Vec<GroupProgress> {
+        // Groups that the sender opens by itself are told of when they are needed.
+        if self.lanes.groups() == 1 || self.lanes.places_receivers() && self.core.figures.moves == 0 {
+            return Vec::new();
+        }
+        let there = |group: u8| self.peers.connected().filter(|peer| peer.group == group).count() as u32;
+        let groups = (0..self.lanes.groups()).map(|group| GroupProgress {
+            rate_bps: self.lanes.rate_bps(group).unwrap_or_default(),
+            sent_bytes: match group {
+                0 => self.core.run_bytes(),
+                slower => self.core.machine.slower_bytes(slower),
+            },
+            receivers: there(group),
+        });
+        groups.collect()
     }
 }
 

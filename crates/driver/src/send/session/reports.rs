@@ -6,12 +6,14 @@
 use std::net::SocketAddr;
 
 use treecast_host::poller::{Interest, Poller};
-use treecast_proto::object::SenderInput;
-use treecast_wire::message::Message;
+use treecast_wire::{
+    header::{FileId, SessionId},
+    message::{Member, Message},
+};
 
 use super::{
     super::{Plan, SendError},
-    MEMBERS, Session,
+    MEMBERS,
 };
 use crate::{
     local::{Post, member, own_address},
@@ -48,25 +50,22 @@ impl Reports {
     pub fn at(&self) -> SocketAddr {
         self.at
     }
-}
 
-impl Session<'_> {
-    /// Hands the machine what receivers have reported.
-    pub(super) fn hear_reports(&mut self) -> Result<(), SendError> {
-        let now = self.clock.now();
+    /// Hands on what receivers of this session have reported.
+    pub fn hear(
+        &mut self,
+        session: SessionId,
+        mut reported: impl FnMut(Member, FileId, Message),
+    ) -> Result<(), SendError> {
         for _ in 0..READS_A_TURN {
-            let reports = self.ring.as_mut().and_then(|ring| ring.reports.as_mut());
-            let Some(reports) = reports else { break };
-            let Some(from) = reports.collector.receive_from(&mut reports.batch)? else { break };
-            let items = reports.batch.take_items();
-            reports.batch.clear();
-            let from = member(from);
+            let Some(from) = self.collector.receive_from(&mut self.batch)? else { break };
+            let items = self.batch.take_items();
+            self.batch.clear();
             for item in items {
                 if let Item::Message { file, message: message @ Message::Lacking(_) } = item
-                    && file.session() == self.plan.session
+                    && file.session() == session
                 {
-                    self.ring.iter_mut().for_each(|ring| ring.reported(now, from.0.ip()));
-                    self.handle(now, SenderInput::Local { from, file, message });
+                    reported(member(from), file, message);
                 }
             }
         }

@@ -7,7 +7,7 @@ use treecast_proto::{Instant, object::SenderInput};
 use super::{
     super::{
         SendError, SendEvent,
-        peer::{Awaited, Peer},
+        starter::{Order, Starter},
     },
     Session,
 };
@@ -23,39 +23,47 @@ impl Session<'_> {
     /// Waits for the first receivers, and hands the objects to the machine when they are there.
     pub(super) fn start_if_due(&mut self, now: Instant) -> Result<(), SendError> {
         if !self.plan.options.repair.has_connections()
-            || self.figures.started.is_some()
+            || self.core.figures.started.is_some()
             || !self.may_start(now)?
         {
             return Ok(());
         }
-        self.figures.started = Some(now);
         self.peers.values_mut().for_each(|peer| peer.was_there_at_start = true);
-        let (objects, bytes) = (self.figures.summary.objects, self.figures.total_bytes);
-        (self.on_event)(SendEvent::Started { objects, bytes, is_presumed: false });
-        self.send_all(now)?;
-        let before_bytes = self.figures.before_bytes;
+        self.core.start(now, false);
+        self.objects.send_all(now, &mut self.plan, &self.poller, &mut self.core)?;
+        let before_bytes = self.core.figures.before_bytes;
         self.peers.values_mut().for_each(|peer| peer.sent_before = before_bytes);
-        if self.objects.feed.is_none() {
-            self.handle(now, SenderInput::Close);
+        if !self.objects.has_feed() {
+            self.core.handle(now, SenderInput::Close);
         }
         Ok(())
     }
 
+    /// Carries out an order of the user, who does not want to wait any more, or for another number of receivers.
+    pub(super) fn take_order(&mut self) {
+        let Some(order) = self.plan.options.starter.as_ref().and_then(Starter::take) else { return };
+        if self.core.figures.started.is_some() {
+            return self.core.warn("the session has started already".to_owned());
+        }
+        let joined =
+            self.core.machine.local().map_or_else(|| self.peers.count(), |machine| machine.receivers());
+        self.plan.options.wait_for = match order {
+            Order::WaitFor(receivers) => receivers,
+            Order::Start => {
+                self.core.figures.starts_now = true;
+                self.plan.options.start_at = None;
+                joined.max(1)
+            }
+        };
+        let wanted = self.plan.options.wait_for;
+        self.core.machine.local_mut().into_iter().for_each(|machine| machine.begin_with(wanted));
+        self.core.tell(SendEvent::WaitsFor { joined, wanted });
+        self.core.wake();
+    }
+
     /// When a sender that goes on with a session begins without those who have not come back.
     pub(super) fn returned_at(&self) -> Instant {
-        Instant::ZERO + if self.lacks_returned() { FEED_RETURN_TIME } else { RETURN_TIME }
-    }
-
-    /// Whether receivers of a feed have not come back that the sender before this one had.
-    fn lacks_returned(&self) -> bool {
-        let is_missing = |peer: &Peer| peer.absence.awaited == Awaited::Missing;
-        self.plan.options.feed.is_some() && self.peers.values().any(is_missing)
-    }
-
-    /// How long the start is still held back, by the host's clock.
-    pub(super) fn held_back(&self) -> Option<Duration> {
-        let start_at = self.plan.options.start_at?;
-        start_at.checked_sub(treecast_host::clock::since_1970()).filter(|left| !left.is_zero())
+        Instant::ZERO + if self.peers.lacks_returned(&self.plan) { FEED_RETURN_TIME } else { RETURN_TIME }
     }
 
     /// Whether those are there that the start waits for, or it has waited long enough and there are enough.
@@ -63,17 +71,17 @@ impl Session<'_> {
         let options = &self.plan.options;
         let (waited, is_listed) = (options.wait_timeout, !options.listed.is_empty());
         let at_least = options.wait_at_least.or(is_listed.then_some(1));
-        let (wanted, joined) = (self.wanted(), self.connected());
+        let (wanted, joined) = (self.peers.wanted(&self.plan), self.peers.count());
         let is_return_over = now >= self.returned_at();
-        if let Some(left) = self.held_back() {
-            self.figures.waits_since = now + left;
+        if let Some(left) = self.plan.held_back() {
+            self.core.figures.waits_since = now + left;
             return Ok(false);
         }
-        if self.lacks_returned() && !is_return_over {
+        if self.peers.lacks_returned(&self.plan) && !is_return_over {
             return Ok(false);
         }
-        if joined >= wanted {
-            return Ok(!self.awaits_routers());
+        if joined >= wanted || self.core.figures.starts_now && joined > 0 {
+            return Ok(!self.lanes.awaits_routers());
         }
         // Those who have everything do not come back.
         let goes_on = !self.plan.control.is_empty();
@@ -81,21 +89,27 @@ impl Session<'_> {
             return Ok(true);
         }
         let seconds = waited.as_secs();
-        if now < self.figures.waits_since + waited {
+        if now < self.core.figures.waits_since + waited {
             return Ok(false);
         }
+        let unknown = if is_listed { self.peers.unknown_names() } else { None };
         if at_least.is_none_or(|at_least| joined < at_least) {
-            if is_listed {
+            if let Some(unknown) = unknown {
+                return Err(SendError::NotThere { joined, wanted, seconds, unknown });
+            }
+            if is_listed && options.wait_at_least.is_none() {
                 return Ok(false);
             }
-            let missing = self.missing();
+            let missing = self.peers.missing(&self.plan);
             return Err(SendError::NoReceivers { joined, wanted, at_least, seconds, missing });
         }
-        if self.awaits_routers() {
+        if self.lanes.awaits_routers() {
             return Ok(false);
         }
-        let line = format!("{joined} of {wanted} receivers came within {seconds} s: it starts with them");
-        (self.on_event)(SendEvent::Warning(line));
+        let unknown = unknown.map_or_else(String::new, |unknown| format!("; {unknown}"));
+        let line =
+            format!("{joined} of {wanted} receivers came within {seconds} s: it starts with them{unknown}");
+        self.core.warn(line);
         Ok(true)
     }
 }

@@ -129,7 +129,6 @@ fn a_client_joins_all_prefixes_and_a_push_discourages_one_until_it_is_back() {
     assert_eq!(addresses(&client, at(302.0)), both);
 }
 
-/// Issue 19, show 3: a forged push changes nothing.
 #[test]
 fn pushes_that_are_forged_changed_or_repeated_change_nothing() {
     let (mut server, mut client) = (server(), client());

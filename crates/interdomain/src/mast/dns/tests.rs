@@ -114,7 +114,6 @@ fn names_and_types_that_are_not_there_are_told_apart() {
     assert_eq!(code(&ask(&mut server, "other.example.", RecordType::AAAA)), (ResponseCode::Refused, 0, 0));
 }
 
-/// Issue 19, show 3: a forged DNS update changes nothing.
 #[test]
 fn updates_that_are_forged_changed_or_repeated_change_nothing() {
     let mut server = server();
@@ -296,6 +295,8 @@ proptest! {
         for (at, octet) in damage {
             bytes[2 + (at % (len - 2))] = octet;
         }
+        // The header's reserved bit has no meaning (RFC 1035, 4.1.1), and the parser leaves it out.
+        bytes[3] &= !0x40;
         prop_assume!(bytes != before);
         let mut server = server();
         _ = server.answer(NOW, &bytes, Transport::Udp);

@@ -2,6 +2,7 @@
 //! several of them need is written once.
 
 use std::{
+    io,
     net::{Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
@@ -387,7 +388,13 @@ impl Config {
     pub fn secret(&self, written: &Path) -> Result<[u8; 32], Error> {
         let path = self.path(written);
         let named = |error: String| Error::new(format!("{}: {error}", path.display()));
-        let text = text::read(&path, MAX_SECRET).map_err(|error| named(error.to_string()))?;
+        let text = text::read_private(&path, MAX_SECRET).map_err(|error| {
+            let advice = match error.kind() {
+                io::ErrorKind::PermissionDenied => "; make it yours with `chown` and `chmod 600`",
+                _ => "",
+            };
+            named(format!("{error}{advice}"))
+        })?;
         Key::secret(&text).map_err(|error| named(error.to_string()))
     }
 

@@ -95,7 +95,7 @@ pub fn make_key(path: &Path) -> Result<[u8; 32], Error> {
             Ok(secret)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let text = text::read(path, MAX_SECRET).map_err(doing(named("cannot read")))?;
+            let text = text::read_private(path, MAX_SECRET).map_err(doing(named("cannot read")))?;
             Key::secret(&text).map_err(|error| Error::new(format!("{}: {error}", path.display())))
         }
         Err(error) => Err(doing(named("cannot make"))(error)),

@@ -7,7 +7,7 @@ pub mod growth;
 pub(crate) mod ownership;
 pub mod tables;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
@@ -116,6 +116,8 @@ impl Analysis {
 
     fn read_paths(&mut self, dump: &Dump) {
         let (mut private, mut reserved) = (Vec::new(), Vec::new());
+        // An AS may have a million upstreams in a file that was made to do harm, so they are sorted once, at the end.
+        let mut pairs = HashSet::new();
         let special = &mut self.special;
         for path in dump.paths.iter().filter(|path| path.family == self.family) {
             let hops = path.path.hops();
@@ -136,12 +138,12 @@ impl Analysis {
                 self.ases.entry(asn).or_default().is_inside = true;
             }
             for pair in hops.hops.windows(2).filter(|pair| pair[0] != 0 && pair[1] != 0) {
-                let upstreams = &mut self.ases.entry(pair[1]).or_default().upstreams;
-                if let Err(at) = upstreams.binary_search(&pair[0]) {
-                    upstreams.insert(at, pair[0]);
+                if pairs.insert((pair[0], pair[1])) {
+                    self.ases.entry(pair[1]).or_default().upstreams.push(pair[0]);
                 }
             }
         }
+        self.ases.values_mut().for_each(|found| found.upstreams.sort_unstable());
         special.private_asns = distinct(private);
         special.reserved_asns = distinct(reserved);
     }
@@ -164,19 +166,19 @@ impl Analysis {
             routes.iter().map(|route| (route.prefix, route.origin)).collect();
         announced.dedup();
         let shortest = shortest_block(self.family);
-        // The announcements of the prefixes that cover the present one.
-        let mut above: Vec<(Prefix, u32)> = Vec::new();
+        // The blocks that cover the present prefix, and who announces them.
+        let mut above: Vec<Block<'_>> = Vec::new();
         let mut aggregatable: HashMap<u32, usize> = HashMap::new();
         for same in announced.chunk_by(|one, other| one.0 == other.0) {
             let prefix = same[0].0;
-            let kept = above.iter().rposition(|(block, _)| block.contains(prefix)).map_or(0, |at| at + 1);
+            let kept = above.iter().rposition(|block| block.prefix.contains(prefix)).map_or(0, |at| at + 1);
             above.truncate(kept);
             if prefix.length() >= shortest {
-                above.extend_from_slice(same);
+                above.push(Block { prefix, owners: same, known: HashMap::new() });
             }
             for (_, origin) in same {
                 let Some(stub) = self.ases.get(origin).filter(|origin| origin.is_stub()) else { continue };
-                if above.iter().any(|(_, owner)| stub.upstreams.binary_search(owner).is_ok()) {
+                if above.iter_mut().any(|block| block.is_of_upstream(*origin, stub)) {
                     *aggregatable.entry(*origin).or_default() += 1;
                 }
             }
@@ -192,6 +194,34 @@ impl Analysis {
 
     pub fn providers(&self) -> impl Iterator<Item = (u32, &As)> {
         self.ases.iter().filter(|(_, found)| found.is_inside).map(|(asn, found)| (*asn, found))
+    }
+}
+
+/// A prefix that covers others, and who announces it.
+struct Block<'a> {
+    prefix: Prefix,
+    /// Sorted by ASN.
+    owners: &'a [(Prefix, u32)],
+    /// Answers for ASes with many upstreams, so that no AS is compared with many owners more than once.
+    known: HashMap<u32, bool>,
+}
+
+impl Block<'_> {
+    /// Whether an upstream of `stub`, whose ASN is `asn`, announces the block.
+    fn is_of_upstream(&mut self, asn: u32, stub: &As) -> bool {
+        /// So few searches cost less than to look up an answer.
+        const FEW: usize = 8;
+        let (owners, upstreams) = (self.owners, &stub.upstreams);
+        let search = || match owners.len() < upstreams.len() {
+            true => owners.iter().any(|(_, owner)| upstreams.binary_search(owner).is_ok()),
+            false => {
+                upstreams.iter().any(|one| owners.binary_search_by_key(one, |(_, owner)| *owner).is_ok())
+            }
+        };
+        match owners.len().min(upstreams.len()) <= FEW {
+            true => search(),
+            false => *self.known.entry(asn).or_insert_with(search),
+        }
     }
 }
 
@@ -284,5 +314,32 @@ pub(crate) mod tests {
         assert_eq!((analysis.entries, analysis.prefixes, analysis.ases.len()), (10, 8, 9));
         let other = Analysis::new(&small(), Family::V6);
         assert!(other.ases[&100].is_inside, "a family is classified on its own");
+    }
+
+    /// A block with many owners, and stubs with many upstreams: an answer is searched once for both, and is right.
+    #[test]
+    fn blocks_with_many_owners_are_compared_once_with_an_as_of_many_upstreams() {
+        let owners = 1001..=1040;
+        let mut routes: Vec<(String, String)> =
+            owners.clone().map(|asn| ("10.0.0.0/8".into(), format!("1 {asn}"))).collect();
+        // The upstreams of 7 own nothing, and one of those of 8 owns the block.
+        for (stub, upstreams) in [(7, 2001..=2040), (8, 1040..=1079)] {
+            for (third, upstream) in upstreams.enumerate() {
+                routes.push((format!("10.{stub}.{third}.0/24"), format!("1 {upstream} {stub}")));
+            }
+        }
+        let routes: Vec<(&str, &str)> =
+            routes.iter().map(|(prefix, path)| (prefix.as_str(), path.as_str())).collect();
+        let analysis = Analysis::new(&dump("2012-11-01", &routes), Family::V4);
+        let counts =
+            [7, 8].map(|asn| (analysis.ases[&asn].aggregatable, analysis.ases[&asn].upstreams.len()));
+        assert_eq!(counts, [(0, 40), (40, 40)]);
+        let announced: Vec<(Prefix, u32)> = owners.map(|asn| ("10.0.0.0/8".parse().unwrap(), asn)).collect();
+        let mut block = Block { prefix: announced[0].0, owners: &announced, known: HashMap::new() };
+        for _ in 0..3 {
+            assert!(!block.is_of_upstream(7, &analysis.ases[&7]));
+            assert!(block.is_of_upstream(8, &analysis.ases[&8]));
+        }
+        assert_eq!(block.known, HashMap::from([(7, false), (8, true)]));
     }
 }

@@ -62,32 +62,34 @@ impl Ownership {
 pub struct Registry<'d> {
     /// Sorted by resource and first number.
     all: Vec<&'d Delegation>,
+    /// For each delegation, the last number of those that follow one another from it on and have one holder.
+    ends: Vec<u128>,
 }
 
 impl<'d> Registry<'d> {
     pub fn new(files: &'d [Delegations]) -> Self {
         let mut all: Vec<_> = files.iter().flat_map(|file| &file.all).collect();
         all.sort_unstable();
-        Self { all }
+        let mut ends: Vec<u128> = all.iter().map(|one| one.last).collect();
+        for at in (1..all.len()).rev() {
+            let (before, next) = (all[at - 1], all[at]);
+            let is_same = (before.resource, &before.registry, &before.holder, &before.country)
+                == (next.resource, &next.registry, &next.holder, &next.country);
+            if is_same && next.first.checked_sub(1) == Some(before.last) {
+                ends[at - 1] = ends[at];
+            }
+        }
+        Self { all, ends }
     }
 
     /// The delegation that holds all numbers from `first` to `last`, or the first of several that follow one another and
     /// have one holder.
     fn find(&self, resource: Resource, first: u128, last: u128) -> Option<&'d Delegation> {
         let behind = self.all.partition_point(|one| (one.resource, one.first) <= (resource, first));
-        let found =
-            self.all[..behind].last().filter(|found| found.resource == resource && found.last >= first)?;
-        let mut end = found.last;
-        for next in &self.all[behind..] {
-            let is_same = (&next.registry, &next.holder, &next.country)
-                == (&found.registry, &found.holder, &found.country);
-            if end >= last || !is_same || next.resource != resource || next.first.checked_sub(1) != Some(end)
-            {
-                break;
-            }
-            end = next.last;
-        }
-        (end >= last).then_some(*found)
+        let at = behind.checked_sub(1)?;
+        let found = self.all[at];
+        let is_held = found.resource == resource && found.last >= first && self.ends[at] >= last;
+        is_held.then_some(found)
     }
 
     /// Whether the holder of `asn` holds `prefix`, or a block around it.

@@ -18,7 +18,8 @@ pub struct Attributes<'b> {
     pub mp_unreach: Option<&'b [u8]>,
 }
 
-/// Finds the AS_PATH alone, which is all that a routing table's entry with 4-octet ASNs needs.
+/// Finds the AS_PATH alone, which is all that a routing table's entry with 4-octet ASNs needs. An entry without one is a
+/// route of the router itself, and has an empty path.
 pub fn as_path(octets: &[u8]) -> Result<&[u8], Fault> {
     let mut bytes = Bytes(octets);
     while !bytes.0.is_empty() {
@@ -27,7 +28,7 @@ pub fn as_path(octets: &[u8]) -> Result<&[u8], Fault> {
             return Ok(value);
         }
     }
-    Err(Fault::NoPath)
+    Ok(&[])
 }
 
 /// Finds all attributes of [`Attributes`].
@@ -154,8 +155,8 @@ mod tests {
         let octets = [0x40, 1, 1, 0, 0x50, AS_PATH, 0, 2, 2, 0];
         assert_eq!(as_path(&octets), Ok(&[2, 0][..]));
         assert_eq!(as_path(&octets[..9]), Err(Fault::AttributesCutShort));
-        assert_eq!(as_path(&octets[..4]), Err(Fault::NoPath));
-        assert_eq!(as_path(&[]), Err(Fault::NoPath));
+        assert_eq!(as_path(&octets[..4]), Ok(&[][..]), "a route of the router itself");
+        assert_eq!(as_path(&[]), Ok(&[][..]));
         assert_eq!(all(&octets).unwrap().as_path, Some(&[2, 0][..]));
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{HEADER_LENGTH, Header, MAX_LENGTH, types};
-use crate::rib::fault::{Fault, Faults};
+use crate::rib::fault::{Fault, Faults, is_damage};
 
 /// The number of bytes that are read at once. A batch is about as long.
 const BATCH_BYTES: usize = 1 << 20;
@@ -110,16 +110,17 @@ impl<R: Read> Framer<R> {
             return self.end(left.len(), bytes.len());
         };
         let body = at + HEADER_LENGTH;
-        let end = body.saturating_add(header.length);
-        let is_sound = header.length <= MAX_LENGTH;
-        match if is_sound { self.follows(bytes, end, header) } else { Some(false) } {
-            Some(true) => {
-                self.last = Some(header);
-                Place::Record(header, body..end)
+        for length in lengths(header) {
+            match self.follows(bytes, body + length, header) {
+                Some(true) => {
+                    self.last = Some(header);
+                    return Place::Record(header, body..body + length);
+                }
+                None => return Place::Unknown,
+                Some(false) => {}
             }
-            None => Place::Unknown,
-            Some(false) => self.damaged(bytes, at, header),
         }
+        self.damaged(bytes, at, header)
     }
 
     /// Whether a record that ends at `end` is followed by another one, or by the file's end. `None`: not known yet.
@@ -200,6 +201,17 @@ impl<R: Read> Framer<R> {
     }
 }
 
+/// The lengths that a record with this header may have, the likelier first. None: the length cannot be right.
+///
+/// RIPE RIS wrote records of TABLE_DUMP with several routes in 2000. Their lengths leave the first two fields out, which are
+/// the view and the sequence number.
+fn lengths(header: Header) -> impl Iterator<Item = usize> {
+    const VIEW_AND_SEQUENCE: usize = 4;
+    let without_fields = (header.kind == types::TABLE_DUMP).then_some(header.length + VIEW_AND_SEQUENCE);
+    let all = [Some(header.length), without_fields].into_iter().flatten();
+    all.filter(move |_| header.length <= MAX_LENGTH)
+}
+
 /// Whether `next` may follow a record with the header `before`: its time fits. Its length says nothing, because that
 /// may be what is wrong in it, and its type may be unknown.
 fn is_likely(next: Header, before: Header) -> bool {
@@ -209,12 +221,6 @@ fn is_likely(next: Header, before: Header) -> bool {
 /// Whether a place that was searched for looks like a header, and not like any octets: its type is that of a record before.
 fn is_strong(next: Header, before: Header) -> bool {
     next.kind == before.kind && next.subtype < 16
-}
-
-/// Whether a decompressor says that its input is wrong or ends too early.
-fn is_damage(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
-    matches!(error.kind(), InvalidData | InvalidInput | Other | UnexpectedEof)
 }
 
 #[cfg(test)]

@@ -15,20 +15,31 @@ pub mod types {
     pub const BGP4MP: u16 = 16;
     pub const BGP4MP_ET: u16 = 17;
 
-    /// Types that hold no routes of BGP, or that RFC 6396 (appendix B) calls deprecated.
-    pub const OTHER: [u16; 13] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 32, 33, 48];
+    /// Types of BGP that RFC 6396 (appendix B) calls deprecated: BGP, BGP4PLUS and BGP4PLUS_01.
+    pub const OLD: [u16; 3] = [5, 9, 10];
+
+    /// Types that hold no routes of BGP.
+    pub const OTHER: [u16; 12] = [0, 1, 2, 3, 4, 6, 7, 8, 11, 32, 33, 48];
 
     /// Subtypes of [`TABLE_DUMP_V2`].
     pub const PEER_INDEX_TABLE: u16 = 1;
+
+    /// The subtype of [`BGP4MP`] that is an entry of a routing table (RFC 6396, appendix B.2.5). OpenBGPD writes it.
+    pub const BGP4MP_ENTRY: u16 = 2;
 
     /// Whether records of the type hold routes of BGP.
     pub fn has_routes(kind: u16) -> bool {
         matches!(kind, TABLE_DUMP | TABLE_DUMP_V2 | BGP4MP | BGP4MP_ET)
     }
 
+    /// Whether a record of this type and subtype is a message of BGP, and not an entry of a table.
+    pub fn is_update(kind: u16, subtype: u16) -> bool {
+        matches!(kind, BGP4MP | BGP4MP_ET) && subtype != BGP4MP_ENTRY
+    }
+
     /// Whether the type is one of RFC 6396.
     pub fn is_known(kind: u16) -> bool {
-        has_routes(kind) || kind == 49 || OTHER.contains(&kind)
+        has_routes(kind) || kind == 49 || OTHER.contains(&kind) || OLD.contains(&kind)
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     Header,
     attributes::{self, Attributes},
     bytes::Bytes,
-    types::{BGP4MP, BGP4MP_ET, PEER_INDEX_TABLE, TABLE_DUMP, TABLE_DUMP_V2, is_known},
+    types::{BGP4MP, BGP4MP_ENTRY, BGP4MP_ET, OLD, PEER_INDEX_TABLE, TABLE_DUMP, TABLE_DUMP_V2, is_known},
 };
 use crate::rib::{Family, Prefix, fault::Fault};
 
@@ -43,6 +43,7 @@ pub fn read(header: Header, body: &[u8], sink: &mut impl Sink) {
             Some(body) => bgp4mp(subtype, Bytes(body), sink),
             None => Err(Fault::RecordCutShort),
         },
+        (kind, _) if OLD.contains(&kind) => Err(Fault::OldRecord),
         (kind, _) if is_known(kind) => Err(Fault::OtherRecord),
         _ => Err(Fault::UnknownType),
     };
@@ -101,22 +102,57 @@ fn entry<'b>(bytes: &mut Bytes<'b>, has_identifier: bool) -> Option<(u16, &'b [u
     Some((peer, bytes.take(usize::from(length))?))
 }
 
-/// RFC 6396, 4.2: one route a record, with ASNs of 2 octets.
+/// RFC 6396, 4.2: one route a record, with ASNs of 2 octets. Collectors wrote several routes into a record before that
+/// (RIPE RIS in 2000): the fields from the prefix on again, as often as they fill the record.
 fn table_dump(family: Family, mut bytes: Bytes<'_>, sink: &mut impl Sink) -> Result {
-    let mut fields = || {
-        bytes.take(4)?;
-        let octets = bytes.take(usize::from(family.address_bits()) / 8)?;
+    bytes.take(4).ok_or(Fault::RecordCutShort)?;
+    let first = DumpEntry::parse(&mut bytes, family).ok_or(Fault::RecordCutShort)?;
+    first.read(family, sink)?;
+    let mut behind = bytes;
+    while !behind.0.is_empty() {
+        // Octets that are no entries belong to nothing.
+        if DumpEntry::parse(&mut behind, family).is_none() {
+            return Ok(());
+        }
+    }
+    while let Some(entry) = DumpEntry::parse(&mut bytes, family) {
+        if let Err(fault) = entry.read(family, sink) {
+            sink.fault(fault);
+        }
+    }
+    Ok(())
+}
+
+/// One route of a TABLE_DUMP record.
+struct DumpEntry<'b> {
+    prefix: &'b [u8],
+    length: u8,
+    peer: PeerName,
+    attributes: &'b [u8],
+}
+
+impl<'b> DumpEntry<'b> {
+    fn parse(bytes: &mut Bytes<'b>, family: Family) -> Option<Self> {
+        let prefix = bytes.take(usize::from(family.address_bits()) / 8)?;
         let length = bytes.u8()?;
+        // The status, and the time at which the route came.
         bytes.take(5)?;
         let peer = PeerName::Router(bytes.address(family)?, bytes.asn(false)?);
         let count = bytes.u16()?;
-        Some((octets, length, peer, bytes.take(usize::from(count))?))
-    };
-    let (octets, length, peer, octets_of_attributes) = fields().ok_or(Fault::RecordCutShort)?;
-    let prefix = Prefix::from_wire(family, length, octets).ok_or(Fault::PrefixTooLong)?;
-    let found = attributes::all(octets_of_attributes)?;
+        Some(Self { prefix, length, peer, attributes: bytes.take(usize::from(count))? })
+    }
+
+    fn read(&self, family: Family, sink: &mut impl Sink) -> Result {
+        let prefix = Prefix::from_wire(family, self.length, self.prefix).ok_or(Fault::PrefixTooLong)?;
+        entry_of_two_octets(self.peer, prefix, self.attributes, sink)
+    }
+}
+
+/// A table's route with attributes of 2-octet ASNs. One without an AS_PATH is a route of the router itself.
+fn entry_of_two_octets(peer: PeerName, prefix: Prefix, octets: &[u8], sink: &mut impl Sink) -> Result {
+    let found = attributes::all(octets)?;
     let mut wide = Vec::new();
-    attributes::widen(found.as_path.ok_or(Fault::NoPath)?, found.as4_path, &mut wide)?;
+    attributes::widen(found.as_path.unwrap_or_default(), found.as4_path, &mut wide)?;
     sink.route(peer, prefix, &wide);
     Ok(())
 }
@@ -130,21 +166,41 @@ fn bgp4mp(subtype: u16, mut bytes: Bytes<'_>, sink: &mut impl Sink) -> Result {
         8 | 10 => (false, true),
         9 | 11 => (true, true),
         0 | 5 => return Err(Fault::OtherMessage),
-        2 | 3 => return Err(Fault::OtherRecord),
+        BGP4MP_ENTRY => return bgp4mp_entry(bytes, sink),
+        3 => return Err(Fault::OtherRecord),
         _ => return Err(Fault::UnknownType),
     };
-    let mut fields = || {
-        let asn = bytes.asn(is_wide)?;
-        bytes.asn(is_wide)?;
-        bytes.u16()?;
-        let family = bytes.u16()?;
-        let family = if family == 2 { Family::V6 } else { Family::V4 };
-        let peer = PeerName::Router(bytes.address(family)?, asn);
-        bytes.address(family)?;
-        Some(peer)
-    };
-    let peer = fields().ok_or(Fault::RecordCutShort)?;
+    let peer = peer(&mut bytes, is_wide).ok_or(Fault::RecordCutShort)?;
     message(Session { peer, is_wide, has_identifiers }, bytes, sink)
+}
+
+/// The peer, from the fields that begin each record of BGP4MP.
+fn peer(bytes: &mut Bytes<'_>, is_wide: bool) -> Option<PeerName> {
+    let asn = bytes.asn(is_wide)?;
+    bytes.asn(is_wide)?;
+    bytes.u16()?;
+    let family = if bytes.u16()? == 2 { Family::V6 } else { Family::V4 };
+    let peer = PeerName::Router(bytes.address(family)?, asn);
+    bytes.address(family)?;
+    Some(peer)
+}
+
+/// RFC 6396, appendix B.2.5: an entry of a table, with ASNs of 2 octets.
+fn bgp4mp_entry(mut bytes: Bytes<'_>, sink: &mut impl Sink) -> Result {
+    let mut fields = || {
+        let peer = peer(&mut bytes, false)?;
+        // The view, the status, and the time at which the route came.
+        bytes.take(8)?;
+        let family = bytes.u16().zip(bytes.u8())?;
+        let next_hop = bytes.u8()?;
+        bytes.take(usize::from(next_hop))?;
+        Some((peer, family))
+    };
+    let (peer, (afi, safi)) = fields().ok_or(Fault::RecordCutShort)?;
+    let prefix = prefix(&mut bytes, unicast(afi, safi).ok_or(Fault::OtherFamily)?)?;
+    let length = bytes.u16().ok_or(Fault::RecordCutShort)?;
+    let octets = bytes.take(usize::from(length)).ok_or(Fault::RecordCutShort)?;
+    entry_of_two_octets(peer, prefix, octets, sink)
 }
 
 /// The session in which a message was sent.

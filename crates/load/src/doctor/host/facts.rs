@@ -94,7 +94,7 @@ impl Default for Firewall {
 pub struct Verdict {
     /// Such as "incoming UDP to 239.255.77.84".
     pub packet: String,
-    /// Where: "table inet filter, chain input, rule 7" or "its policy".
+    /// By what: "the rule `udp dport 9 drop` of table inet filter, chain input", or "the policy of ..."
     pub rule: String,
     /// Whether all rules before it were understood.
     pub is_certain: bool,

@@ -23,10 +23,13 @@ struct Sample {
     source: IpAddr,
     destination: IpAddr,
     icmp_type: Option<(&'static str, u64)>,
+    port: u64,
 }
 
-/// The UDP port of the sample packets.
+/// The doctor's port, to which the sample packets go.
 const PORT: u64 = 4245;
+/// A port out of 20000 to 29999, from which sessions draw theirs. Rules that let the doctor pass may stop sessions.
+const SESSION_PORT: u64 = 24_246;
 
 fn samples() -> Vec<Sample> {
     let (v4, v6) = (
@@ -46,6 +49,7 @@ fn samples() -> Vec<Sample> {
         source,
         destination,
         icmp_type: None,
+        port: PORT,
     };
     let mld = |text, hook, destination, icmp_type| Sample {
         icmp_type: Some(icmp_type),
@@ -63,15 +67,33 @@ fn samples() -> Vec<Sample> {
     ]
 }
 
-/// The sample packets that these rules drop at an interface. `None` if the text is no ruleset.
-pub(super) fn dropped(ruleset: &str, interface: &str) -> Option<Vec<Verdict>> {
+/// The sample packets that these rules drop at an interface. `listing` has the rules as a person reads them, with their handles
+/// (`nft -a list ruleset`). `None` if the text is no ruleset.
+pub(super) fn dropped(ruleset: &str, listing: &str, interface: &str) -> Option<Vec<Verdict>> {
     let ruleset: Value = serde_json::from_str(ruleset).ok()?;
-    let rules = Rules { objects: ruleset["nftables"].as_array()?, interface, is_unclear: Cell::new(false) };
-    Some(samples().iter().filter_map(|sample| rules.fate(sample)).collect())
+    let objects = ruleset["nftables"].as_array()?;
+    let rules = Rules { objects, listing, interface, is_unclear: Cell::new(false) };
+    let fate = |sample: &Sample| rules.fate(sample).or_else(|| rules.fate_of_session(sample));
+    Some(samples().iter().filter_map(fate).collect())
+}
+
+/// The text of a rule in a listing, without its handle and its counters' values.
+fn rule_text<'a>(listing: &'a str, rule: &Value) -> Option<&'a str> {
+    let text = |key: &str| rule[key].as_str().unwrap_or_default();
+    let table = format!("table {} {} {{", text("family"), text("table"));
+    let chain = format!("chain {} {{", text("chain"));
+    let handle = format!(" # handle {}", rule["handle"]);
+    // Tables begin at the margin, and their chains one step to the right.
+    let in_table = listing.lines().skip_while(|line| !line.starts_with(&table)).skip(1);
+    let in_table = in_table.take_while(|line| !line.starts_with('}'));
+    let in_chain = in_table.skip_while(|line| !line.trim_start().starts_with(&chain)).skip(1);
+    let mut in_chain = in_chain.take_while(|line| line.trim() != "}");
+    in_chain.find_map(|line| line.trim().strip_suffix(&handle))
 }
 
 struct Rules<'a> {
     objects: &'a [Value],
+    listing: &'a str,
     interface: &'a str,
     /// Whether a rule that might have decided was passed over on this packet's way.
     is_unclear: Cell<bool>,
@@ -94,7 +116,7 @@ impl Rules<'_> {
         for chain in hooked {
             self.is_unclear.set(false);
             let fate = self.walk(chain, sample, 0);
-            let policy = || (chain["policy"] == "drop").then(|| format!("{}, its policy", place(chain)));
+            let policy = || (chain["policy"] == "drop").then(|| format!("the policy of {}", place(chain)));
             let rule = match fate {
                 Fate::Drop(rule) => Some(rule),
                 Fate::GoOn | Fate::Return => policy(),
@@ -106,6 +128,23 @@ impl Rules<'_> {
             }
         }
         None
+    }
+
+    /// Where a packet of a session is dropped that passes at the doctor's port.
+    fn fate_of_session(&self, sample: &Sample) -> Option<Verdict> {
+        let verdict =
+            (sample.protocol == "udp").then(|| self.fate(&Sample { port: SESSION_PORT, ..*sample }))??;
+        let packet =
+            format!("{} at the ports of sessions (20000 to 29999), not at the doctor's,", verdict.packet);
+        Some(Verdict { packet, ..verdict })
+    }
+
+    /// A rule as a person finds it again: its text and its place.
+    fn named(&self, rule: &Value) -> String {
+        match rule_text(self.listing, rule) {
+            Some(text) => format!("the rule `{text}` of {}", place(rule)),
+            None => format!("the rule with handle {} of {}", rule["handle"], place(rule)),
+        }
     }
 
     fn walk(&self, chain: &Value, sample: &Sample, depth: usize) -> Fate {
@@ -137,7 +176,7 @@ impl Rules<'_> {
                 },
                 "accept" => return Fate::Accept,
                 "return" => return Fate::Return,
-                "drop" | "reject" => return Fate::Drop(format!("{}, rule {}", place(rule), rule["handle"])),
+                "drop" | "reject" => return Fate::Drop(self.named(rule)),
                 "jump" | "goto" if depth < MAX_DEPTH => {
                     let mut target = rule.clone();
                     target["name"] = value["target"].clone();
@@ -294,7 +333,7 @@ impl Sample {
             "daddr" => Field::Is(Actual::Address(self.destination)),
             "saddr" => Field::Is(Actual::Address(self.source)),
             "protocol" | "nexthdr" => Field::Is(self.protocol()),
-            "dport" | "sport" => Field::Is(Actual::Number(PORT)),
+            "dport" | "sport" => Field::Is(Actual::Number(self.port)),
             "type" => self
                 .icmp_type
                 .map_or(Field::Unknown, |(word, number)| Field::Is(Actual::Word(word, Some(number)))),
@@ -329,7 +368,8 @@ mod tests {
             format!(r#"{{"chain":{{"family":"inet","table":"f","name":"{name}"{more}}}}}"#)
         };
         let base = format!(r#","type":"filter","hook":"input","prio":0,"policy":"{policy}""#);
-        let set = r#"{"set":{"family":"inet","table":"f","name":"ports","elem":[22,{"range":[4000,5000]}]}}"#;
+        let set =
+            r#"{"set":{"family":"inet","table":"f","name":"ports","elem":[22,{"range":[4000,30000]}]}}"#;
         let rule = |(handle, (chain, expr)): (usize, (&str, &str))| {
             format!(
                 r#"{{"rule":{{"family":"inet","table":"f","chain":"{chain}","handle":{handle},"expr":[{expr}]}}}}"#
@@ -344,7 +384,7 @@ mod tests {
     }
 
     fn packets(policy: &str, rules: &[&str]) -> Vec<String> {
-        dropped(&ruleset(policy, rules), "eth0")
+        dropped(&ruleset(policy, rules), "", "eth0")
             .unwrap()
             .into_iter()
             .filter(|verdict| verdict.is_certain)
@@ -377,9 +417,23 @@ mod tests {
 
     #[test]
     fn a_verdict_names_its_rule() {
-        let verdict = &dropped(&ruleset("accept", &[GROUPS]), "eth0").unwrap()[0];
-        assert_eq!(verdict.rule, "table inet f, chain input, rule 0");
-        assert_eq!(dropped("no JSON", "eth0"), None);
+        let rules = ruleset("accept", &[GROUPS]);
+        let rule = |listing: &str| dropped(&rules, listing, "eth0").unwrap()[0].rule.clone();
+        assert_eq!(rule(""), "the rule with handle 0 of table inet f, chain input");
+        let listing = "table ip f { # handle 1\n\tchain input { # handle 1\n\t\tdrop # handle 0\n\t}\n}\n\
+             table inet f { # handle 2\n\tset ports {\n\t\ttype inet_service\n\t}\n\n\tchain other { # handle 2\n\t\taccept # handle 0\n\t}\n\n\
+             \tchain input { # handle 1\n\t\ttype filter hook input priority filter; policy accept;\n\
+             \t\tip daddr 224.0.0.0/4 drop # handle 0\n\t}\n}\n";
+        assert_eq!(rule(listing), "the rule `ip daddr 224.0.0.0/4 drop` of table inet f, chain input");
+        assert_eq!(dropped("no JSON", "", "eth0"), None);
+    }
+
+    #[test]
+    fn rules_that_let_only_the_doctor_pass_are_named() {
+        let doctor = r#"{"match":{"op":"==","left":{"payload":{"protocol":"udp","field":"dport"}},"right":4245}},{"accept":null}"#;
+        let told = packets("drop", &[doctor]);
+        let at_ports = told.iter().filter(|packet| packet.contains("at the ports of sessions")).count();
+        assert_eq!((at_ports, told.len()), (2, 4), "{told:?}");
     }
 
     #[test]
@@ -416,7 +470,7 @@ mod tests {
         let drops = r#"{"xt":{"type":"match","name":"conntrack"}},{"drop":null}"#;
         assert_eq!(packets("accept", &[drops]), [""; 0]);
         assert_eq!(packets("drop", &[accepts]), [""; 0]);
-        let verdicts = dropped(&ruleset("drop", &[accepts]), "eth0").unwrap();
+        let verdicts = dropped(&ruleset("drop", &[accepts]), "", "eth0").unwrap();
         assert!(verdicts.len() == 4 && verdicts.iter().all(|verdict| !verdict.is_certain));
         assert_eq!(packets("drop", &[drops]).len(), 4, "only the policy decides");
     }

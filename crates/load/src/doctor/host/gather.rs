@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
     time::Duration,
 };
 
@@ -98,7 +98,8 @@ fn describe(interface: &Interface, link: &Link, versions: &str) -> InterfaceFact
     }
 }
 
-/// The prefix of an interface's first network that is not link-local, or the interface's name.
+/// The prefix of an interface's first network that is not link-local. Without one, it is that of link-local addresses, or the
+/// interface's name.
 pub fn lan(interface: &Interface) -> String {
     let networks = interface.networks.iter().filter(|(address, _)| match address {
         IpAddr::V4(address) => !address.is_link_local(),
@@ -114,6 +115,8 @@ pub fn lan(interface: &Interface) -> String {
             let mask = u128::MAX.checked_shl(128 - u32::from(*len)).unwrap_or(0);
             format!("{}/{len}", Ipv6Addr::from_bits(address.to_bits() & mask))
         }
+        // Whoever is reached by a link-local address is on the same link.
+        None if interface.addresses.iter().any(IpAddr::is_ipv6) => "fe80::/64".into(),
         None => interface.name.clone(),
     }
 }
@@ -174,17 +177,24 @@ fn read_firewall(is_root: bool, interface: &str) -> Firewall {
         Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Firewall::Read(Vec::new()),
         Err(error) => return Firewall::Unread(error.to_string()),
     }
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let output =
-        Command::new("nft").args(["-j", "list", "ruleset"]).env("PATH", path).stdin(Stdio::null()).output();
-    match output {
+    match list_ruleset("-j") {
         Ok(output) if output.status.success() => {
-            let verdicts = firewall::dropped(&String::from_utf8_lossy(&output.stdout), interface);
+            // Rules as people write them, to name them by.
+            let listing = list_ruleset("-a").map(|listing| listing.stdout).unwrap_or_default();
+            let (ruleset, listing) =
+                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&listing));
+            let verdicts = firewall::dropped(&ruleset, &listing, interface);
             verdicts.map_or_else(|| Firewall::Unread("nft prints no JSON".into()), Firewall::Read)
         }
         Ok(output) => Firewall::Unread(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
         Err(_) => Firewall::Unread("it has rules, and the program nft is not there: install nftables".into()),
     }
+}
+
+/// What nft prints of all rules with this option.
+fn list_ruleset(option: &str) -> io::Result<Output> {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    Command::new("nft").args([option, "list", "ruleset"]).env("PATH", path).stdin(Stdio::null()).output()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use treecast_host::{interface::Interface, netlink::Netlink, user};
 
 use super::{
     ear::{Listening, Wanted},
-    groups::GROUPS,
+    groups::Groups,
     message::{Answer, Ear, Header, Host, Join, Request, Round, Target, VERSION, Visit},
     plan::HOP_LIMIT,
     probe,
@@ -28,6 +28,8 @@ const MAX_PACKET_BYTES: u32 = 9_000;
 /// The longest that one request may send.
 const MAX_SENDING: Duration = Duration::from_secs(30);
 const MAX_HOPS: u8 = 16;
+/// The largest number of senders' addresses whose routes are looked up.
+const MAX_SENDERS: usize = 1216;
 
 /// A host of a run.
 pub struct Agent {
@@ -106,8 +108,14 @@ impl Agent {
             }
             Request::Also { .. } => Ok(Answer::Done),
             Request::Examine => self.examine(),
-            Request::Listen { run, senders, tests, joins, visit } => {
-                self.listen(Wanted { run: *run, senders: *senders, tests: *tests }, joins, visit.as_ref())
+            Request::Listen { run, groups, senders, tests, joins, visit } => {
+                let groups = Groups::of_run(*run, groups);
+                self.listen(
+                    Wanted { run: *run, senders: *senders, tests: *tests },
+                    groups,
+                    joins,
+                    visit.as_ref(),
+                )
             }
             Request::Send { run, sender, rounds } => self.send(*run, *sender, rounds),
             Request::Collect { senders } => self.collect(senders),
@@ -146,14 +154,21 @@ impl Agent {
         Ok(Answer::Examined { findings, queriers: facts.queriers.heard })
     }
 
-    fn listen(&mut self, wanted: Wanted, joins: &[Join], visit: Option<&Visit>) -> io::Result<Answer> {
+    fn listen(
+        &mut self,
+        wanted: Wanted,
+        groups: Groups,
+        joins: &[Join],
+        visit: Option<&Visit>,
+    ) -> io::Result<Answer> {
         // The port must be free before it is bound again.
         self.listening = None;
         if let Some(visit) = visit {
             self.check(&[in_all(visit)], &[])?;
         }
-        let joins = &joins[..joins.len().min(GROUPS.len())];
-        let listening = Listening::start(&self.interface, self.port, wanted, joins, visit.cloned())?;
+        let joins = &joins[..joins.len().min(groups.len())];
+        let listening =
+            Listening::start(&self.interface, self.port, wanted, (groups, joins), visit.cloned())?;
         self.listening = Some((wanted.run, listening));
         Ok(Answer::Done)
     }
@@ -198,7 +213,15 @@ impl Agent {
             IpAddr::V4(_) => None,
         });
         let (interface, port) = (&self.interface, self.port);
-        Ok(Sending { sockets: listening.sockets(), interface, source, port, run: *run, sender })
+        Ok(Sending {
+            sockets: listening.sockets(),
+            groups: listening.groups(),
+            interface,
+            source,
+            port,
+            run: *run,
+            sender,
+        })
     }
 
     fn collect(&mut self, senders: &[IpAddr]) -> io::Result<Answer> {
@@ -219,7 +242,7 @@ impl Agent {
         let mut netlink = Netlink::open()?;
         let interfaces = netlink.interfaces()?;
         let mut filtered = Vec::new();
-        for sender in senders.iter().filter(|sender| sender.is_ipv4()).take(GROUPS.len() * 64) {
+        for sender in senders.iter().filter(|sender| sender.is_ipv4()).take(MAX_SENDERS) {
             if let Some(route) =
                 netlink.route(*sender, None)?.filter(|route| route.interface != self.interface.index)
             {
@@ -315,7 +338,17 @@ mod tests {
         agent.serve_only(Vec::new());
         let mut listen = |groups: Vec<(u16, usize)>, gap_us, after_ms| {
             let visit = Some(Visit { sender: 0, groups, gap_us, after_ms });
-            agent.answer(&Request::Listen { run: 1, senders: 1, tests: 1, joins: Vec::new(), visit }, 0)
+            agent.answer(
+                &Request::Listen {
+                    run: 1,
+                    groups: Vec::new(),
+                    senders: 1,
+                    tests: 1,
+                    joins: Vec::new(),
+                    visit,
+                },
+                0,
+            )
         };
         let refused = |answer, text: &str| matches!(answer, Answer::Refused { why } if why.contains(text));
         assert!(refused(listen(vec![(0, 13)], 100, 1000), "more than one round"));
@@ -328,17 +361,29 @@ mod tests {
     }
 
     #[test]
-    fn only_the_doctors_own_groups_are_sent_to() {
+    fn only_the_groups_of_the_run_are_sent_to() {
         let mut agent = agent();
         agent.port = 47_245;
         let join = Join { group: 9999, sources: vec![] };
         assert_eq!(
-            agent
-                .answer(&Request::Listen { run: 1, senders: 1, tests: 1, joins: vec![join], visit: None }, 0),
+            agent.answer(
+                &Request::Listen {
+                    run: 1,
+                    groups: Vec::new(),
+                    senders: 1,
+                    tests: 1,
+                    joins: vec![join],
+                    visit: None
+                },
+                0
+            ),
             Answer::Done
         );
-        let none =
-            Request::Send { run: 1, sender: 0, rounds: vec![round(Target::Group(GROUPS.len()), 1, 0)] };
+        let none = Request::Send {
+            run: 1,
+            sender: 0,
+            rounds: vec![round(Target::Group(Groups::of_run(1, &[]).len()), 1, 0)],
+        };
         assert!(
             matches!(agent.answer(&none, 0), Answer::Sent { failed: 1, why: Some(why) } if why.contains("no such group"))
         );

@@ -15,6 +15,7 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 use socket2::{Domain, Protocol, Socket, Type};
+use treecast_host::option;
 
 use super::{
     agent::Agent,
@@ -300,7 +301,11 @@ impl Remote {
 
     /// Proves another address of ours, by a connection to another address of the host.
     pub(super) fn prove(&self, to: IpAddr, token: u64) -> Result<(), ControlError> {
-        let address = SocketAddr::new(to, self.address.port());
+        let scope = match self.address {
+            SocketAddr::V6(address) => address.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        let address = option::scoped((to, self.address.port()).into(), scope);
         let failed = |source| ControlError::Connect { address, source };
         let stream = TcpStream::connect_timeout(&address, CONNECT_TIME).map_err(failed)?;
         let mut line = Line::new(stream, FIRST_LINE_TIME, MAX_ANSWER_BYTES).map_err(failed)?;

@@ -15,7 +15,7 @@ use socket2::Socket;
 use treecast_host::{interface::Interface, messages, option, packet, poller::Poller};
 
 use super::{
-    groups::GROUPS,
+    groups::Groups,
     message::{Ear, Heard, Join, Visit},
     probe::Probe,
     sockets::{BUFFER_BYTES, Sockets},
@@ -50,6 +50,7 @@ pub struct Listening {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Ear>>,
     sockets: Sockets,
+    groups: Groups,
 }
 
 impl Listening {
@@ -61,11 +62,11 @@ impl Listening {
         interface: &Interface,
         port: u16,
         wanted: Wanted,
-        joins: &[Join],
+        (groups, joins): (Groups, &[Join]),
         visit: Option<Visit>,
     ) -> io::Result<Self> {
         let sockets = Sockets::open(interface, port)?;
-        let refused = join(&sockets, interface.index, joins);
+        let refused = join(&sockets, interface.index, &groups, joins);
         // Without privileges there is no capture, and the ear says so.
         let capture = packet::open(interface.index, packet::ALL_TYPES).ok();
         if let Some(capture) = &capture {
@@ -89,12 +90,17 @@ impl Listening {
         let stopped = Arc::clone(&stop);
         let thread =
             thread::Builder::new().name("ear".into()).spawn(move || ears.listen(&stopped, refused))?;
-        Ok(Self { stop, thread: Some(thread), sockets })
+        Ok(Self { stop, thread: Some(thread), sockets, groups })
     }
 
     /// The sockets, to send with.
     pub fn sockets(&self) -> &Sockets {
         &self.sockets
+    }
+
+    /// The groups of the run.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// Ends listening, and says what has arrived.
@@ -113,10 +119,10 @@ impl Drop for Listening {
     }
 }
 
-fn join(sockets: &Sockets, interface: u32, joins: &[Join]) -> Vec<String> {
+fn join(sockets: &Sockets, interface: u32, groups: &Groups, joins: &[Join]) -> Vec<String> {
     let mut refused = Vec::new();
     for Join { group, sources } in joins {
-        let Some(group) = GROUPS.get(*group) else { continue };
+        let Some(group) = groups.get(*group) else { continue };
         let Some(socket) = sockets.of(group.address) else { continue };
         let of_family = sources.iter().filter(|source| source.is_ipv4() == group.address.is_ipv4());
         let joined = match group.is_source_specific {

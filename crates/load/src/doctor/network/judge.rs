@@ -7,7 +7,7 @@ mod visits;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    groups::{GROUPS, main},
+    groups::main,
     message::{Header, Heard},
     place::{Fault, Pair, Places},
     plan::{self, Test, What},
@@ -200,6 +200,11 @@ impl Judge<'_> {
         self.known.iter().any(|finding| finding.kind == kind && finding.blame == *blame)
     }
 
+    /// The host of a pair whose rules are known to drop packets of groups, the receiver first.
+    fn firewall_of(&self, (from, to): Pair) -> Option<usize> {
+        [to, from].into_iter().find(|host| self.is_known(Kind::HostFirewall, &self.host(*host)))
+    }
+
     /// The tests of scopes, each with the place of its group.
     fn scopes(&self, is_ipv4: bool) -> impl Iterator<Item = (usize, usize)> {
         self.seen.tests.iter().enumerate().filter_map(move |(number, test)| match test.what {
@@ -210,9 +215,9 @@ impl Judge<'_> {
 
     /// Whether a group should arrive: link-local ones do not cross routers.
     fn concerns(&self, pair: Pair, place: usize) -> bool {
-        self.have(pair, GROUPS[place].address.is_ipv4())
-            && (self.is_same_lan(pair) || !GROUPS[place].is_link_local)
-            && (plan::is_named(pair.0, pair.1) || !GROUPS[place].is_source_specific)
+        self.have(pair, self.seen.groups[place].address.is_ipv4())
+            && (self.is_same_lan(pair) || !self.seen.groups[place].is_link_local)
+            && (plan::is_named(pair.0, pair.1) || !self.seen.groups[place].is_source_specific)
     }
 
     fn got(&self, (from, to): Pair, test: usize) -> u32 {
@@ -232,7 +237,7 @@ impl Judge<'_> {
                     .max();
                 let hop_limit = left.or(heard).filter(|hop_limit| *hop_limit < plan::HOP_LIMIT);
                 if let Some(hop_limit) = hop_limit {
-                    let family = if GROUPS[place].address.is_ipv4() { "IPv4" } else { "IPv6" };
+                    let family = if self.seen.groups[place].address.is_ipv4() { "IPv4" } else { "IPv6" };
                     let seen = format!(
                         "{family} packets to groups leave {} with hop limit {hop_limit}, and the program set {}",
                         self.name(from),
@@ -269,7 +274,7 @@ impl Judge<'_> {
                     .collect();
                 tried.insert(pair);
                 let routable = |list: &[(usize, usize)]| {
-                    list.iter().filter(|(_, place)| !GROUPS[*place].is_source_specific).count()
+                    list.iter().filter(|(_, place)| !self.seen.groups[*place].is_source_specific).count()
                 };
                 if !unexplained.is_empty() && routable(&missing) == routable(&concerned) {
                     lost.insert(pair);
@@ -287,7 +292,7 @@ impl Judge<'_> {
 
     /// Whether it is known why this group did not arrive. If the cause is at one of the hosts, adds it.
     fn explains(&self, (from, to): Pair, test: usize, place: usize, found: &mut Vec<Finding>) -> bool {
-        let group = &GROUPS[place];
+        let group = &self.seen.groups[place];
         let says = |finding: &mut Vec<Finding>, kind, host, text: String| {
             finding.push(Finding::problem(kind, self.host(host), text));
             true
@@ -410,28 +415,71 @@ impl Judge<'_> {
         if more > 0 { format!("{}, and {more} more", pairs.join(", ")) } else { pairs.join(", ") }
     }
 
-    /// Groups of some scopes that do not arrive, while others do.
+    /// Groups of some scopes, or some groups of a scope, that do not arrive, while others do.
     fn lost_partly(
         &self,
         partly: &BTreeMap<usize, BTreeSet<Pair>>,
         tried: &BTreeSet<Pair>,
         found: &mut Vec<Finding>,
     ) {
-        for (place, lost) in partly {
-            let group = &GROUPS[*place];
-            let tried: BTreeSet<_> =
-                tried.iter().copied().filter(|pair| self.concerns(*pair, *place)).collect();
-            for fault in self.places().faults(lost, &tried) {
+        let first_of = |place: usize| self.seen.groups.siblings(place).next().unwrap_or(place);
+        let scopes: BTreeSet<_> = partly.keys().map(|place| first_of(*place)).collect();
+        for first in scopes {
+            let places: Vec<_> = self.seen.groups.siblings(first).collect();
+            let misses =
+                |pair: Pair, place: &usize| partly.get(place).is_some_and(|lost| lost.contains(&pair));
+            let concerned = |pair: &Pair| places.iter().any(|place| self.concerns(*pair, *place));
+            let tried: BTreeSet<_> = tried.iter().copied().filter(concerned).collect();
+            let lossy = tried.iter().copied().filter(|pair| places.iter().any(|place| misses(*pair, place)));
+            let (whole, some): (BTreeSet<_>, BTreeSet<_>) =
+                lossy.partition(|pair| places.iter().all(|place| misses(*pair, place)));
+            self.scope_lost(first, places.len(), (&whole, &tried), found);
+            for fault in self.places().faults(&some, &tried) {
+                let is_lost = |place: &usize| fault.pairs.iter().any(|pair| misses(*pair, place));
+                let (lost, passed): (Vec<usize>, Vec<usize>) = places.iter().copied().partition(is_lost);
                 let seen = format!(
-                    "{} ({}) does not arrive {}, and other groups do",
-                    group.address,
-                    group.name,
-                    self.between(&fault)
+                    "of the groups {}, {} {} not arrive {}, and {} {}",
+                    self.seen.groups[first].name,
+                    self.addresses(&lost),
+                    does(&lost),
+                    self.between(&fault),
+                    self.addresses(&passed),
+                    does(&passed)
                 );
-                let advice = if group.is_source_specific { Advice::AnySource } else { Advice::Any };
-                found.push(Finding { advice, ..Finding::problem(Kind::Scope, fault.blame, seen) });
+                found.push(Finding::problem(Kind::SomeGroups, fault.blame, seen));
             }
         }
+    }
+
+    /// Pairs between which no group of a scope arrives. `place`: the scope's first group; `count`: how many were tried.
+    fn scope_lost(
+        &self,
+        place: usize,
+        count: usize,
+        (lost, tried): (&BTreeSet<Pair>, &BTreeSet<Pair>),
+        found: &mut Vec<Finding>,
+    ) {
+        let group = &self.seen.groups[place];
+        let more = if count > 1 { format!(" and {} more of its scope", count - 1) } else { String::new() };
+        let verb = if count > 1 { "do" } else { "does" };
+        for fault in self.places().faults(lost, tried) {
+            let seen = format!(
+                "{} ({}){more} {verb} not arrive {}, and other groups do",
+                group.address,
+                group.name,
+                self.between(&fault)
+            );
+            let advice = if group.is_source_specific { Advice::AnySource } else { Advice::Any };
+            found.push(Finding { advice, ..Finding::problem(Kind::Scope, fault.blame, seen) });
+        }
+    }
+
+    fn addresses(&self, places: &[usize]) -> String {
+        places
+            .iter()
+            .map(|place| self.seen.groups[*place].address.to_string())
+            .collect::<Vec<_>>()
+            .join(" and ")
     }
 
     /// Packets that come several times, or come back to their sender's LAN.
@@ -548,17 +596,22 @@ impl Judge<'_> {
             Header::DestinationOptions | Header::None => (Kind::HeaderFilter, Advice::Any),
         };
         let trace = self.seen.traces.iter().find(|trace| (trace.from, trace.to) == (from, to));
+        if let Some(host) = self.firewall_of((from, to)) {
+            return Finding { advice, ..Finding::problem(Kind::HostFirewall, self.host(host), seen) };
+        }
         let blame = if self.seen.arrived(to, from, test).is_some_and(|arrived| arrived > 0) {
             self.host(to)
         } else if self.seen.left(from, test).is_some_and(|left| left.packets == 0) {
             self.host(from)
         } else {
-            trace.map_or_else(
-                || Blame::Path { from: self.name(from), to: self.name(to) },
-                |trace| self.dropped(trace),
-            )
+            trace.map_or_else(|| self.path((from, to)), |trace| self.dropped(trace))
         };
         Finding { advice, ..Finding::problem(kind, blame, seen) }
+    }
+
+    /// What is between two hosts, the same in both directions.
+    fn path(&self, (from, to): Pair) -> Blame {
+        Blame::Path { from: self.name(from.min(to)), to: self.name(from.max(to)) }
     }
 
     /// The hops between which packets with the header get lost. A router may drop a packet as it comes in, before it counts the
@@ -572,7 +625,7 @@ impl Judge<'_> {
                 after: after.to_string(),
                 before: next.map_or_else(|| self.name(trace.to), |router| router.to_string()),
             },
-            (None, None) => Blame::Path { from: self.name(trace.from), to: self.name(trace.to) },
+            (None, None) => self.path((trace.from, trace.to)),
         }
     }
 
@@ -593,6 +646,10 @@ impl Judge<'_> {
             }
         }
     }
+}
+
+fn does(places: &[usize]) -> &'static str {
+    if places.len() == 1 { "does" } else { "do" }
 }
 
 #[cfg(test)]

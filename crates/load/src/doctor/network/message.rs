@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::doctor::{finding::Finding, host::Querier};
 
 /// The version of these messages. Both sides must have the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The longest request, in bytes, that a listener reads.
 pub const MAX_REQUEST_BYTES: usize = 256 * 1024;
@@ -25,8 +25,9 @@ pub enum Request {
     Also { token: u64 },
     /// Look at your host.
     Examine,
-    /// Join these groups, and note from now on what arrives of so many senders and tests. Make a visit meanwhile.
-    Listen { run: u64, senders: u16, tests: u16, joins: Vec<Join>, visit: Option<Visit> },
+    /// Join these groups, and note from now on what arrives of so many senders and tests. Make a visit meanwhile. `groups`: those that a
+    /// person has named, beside the ones of the run ([`super::groups::Groups::of_run`]).
+    Listen { run: u64, groups: Vec<IpAddr>, senders: u16, tests: u16, joins: Vec<Join>, visit: Option<Visit> },
     /// Send these packets, in this order.
     Send { run: u64, sender: u16, rounds: Vec<Round> },
     /// Say what has arrived, and leave all groups.
@@ -38,7 +39,7 @@ pub enum Request {
 /// A group to join.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Join {
-    /// The group's place in [`super::groups::GROUPS`].
+    /// The group's place in [`super::groups::Groups`].
     pub group: usize,
     /// The sources of a source-specific group.
     pub sources: Vec<IpAddr>,
@@ -49,7 +50,7 @@ pub struct Join {
 pub struct Visit {
     /// The host's number in the run.
     pub sender: u16,
-    /// The numbers of the tests, and the groups' places in [`super::groups::GROUPS`].
+    /// The numbers of the tests, and the groups' places in [`super::groups::Groups`].
     pub groups: Vec<(u16, usize)>,
     /// The time between two packets to a group, in microseconds.
     pub gap_us: u32,

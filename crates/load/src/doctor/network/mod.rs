@@ -20,6 +20,7 @@ mod visit;
 
 pub use agent::Agent;
 pub use control::{ControlError, serve};
+pub use groups::{MAX_NAMED, is_beyond_host};
 pub use judge::{Matrix, findings};
 pub use message::{Ear, Header, Heard, Host};
 pub use observe::observe;
@@ -27,3 +28,14 @@ pub use seen::Observation;
 
 /// The UDP and TCP port of the doctor, unless another is chosen.
 pub const PORT: u16 = 4245;
+
+/// Reads a request or an answer, and says nothing of it: for tests with random bytes.
+pub(crate) fn read_any(bytes: &[u8]) {
+    _ = serde_json::from_slice::<message::Request>(bytes);
+    _ = serde_json::from_slice::<message::Answer>(bytes);
+}
+
+/// Reads a probe, and says nothing of it: for tests with random bytes.
+pub(crate) fn read_probe(bytes: &[u8]) {
+    _ = probe::Probe::parse(bytes);
+}

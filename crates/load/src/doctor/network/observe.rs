@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     thread,
     time::{Duration, Instant},
 };
@@ -10,12 +10,14 @@ use std::{
 use super::{
     agent::Agent,
     control::{ControlError, Remote, random},
-    groups, judge,
+    groups::{self, Groups},
+    judge,
     message::{Answer, Ear, Header, Heard, Host, Request, Target},
     plan::{self, What},
     seen::{Observation, STILL, Trace, USUAL_LEAVE},
     visit,
 };
+use crate::doctor::finding::{Blame, Finding};
 
 /// The time in which switches and routers must have noticed a membership.
 const JOIN_TIME: Duration = Duration::from_millis(800);
@@ -59,6 +61,7 @@ impl Peer {
 pub fn observe(
     own: Agent,
     others: &[SocketAddr],
+    named: &[IpAddr],
     tell: &mut dyn FnMut(&str),
 ) -> Result<Observation, ControlError> {
     let mut peers = vec![Peer::Own(Box::new(own))];
@@ -72,10 +75,15 @@ pub fn observe(
             seen.unreachable.push((address.ip().to_string(), why, Some(NAME_OTHERS)));
             continue;
         }
+        // A host that is named by two of its addresses takes part once.
+        let ip = address.ip().to_canonical();
+        if seen.hosts.iter().any(|host| host.addresses.contains(&ip)) {
+            continue;
+        }
         match Remote::open(*address) {
             Ok((remote, host)) => {
                 prove(&remote, &host, &mut seen);
-                seen.hosts.push(distinct(host, &seen.hosts));
+                seen.hosts.push(host);
                 peers.push(Peer::Remote(remote));
             }
             Err(error) => {
@@ -84,9 +92,11 @@ pub fn observe(
             }
         }
     }
-    seen.tests = plan::tests(&seen.hosts);
+    let own_names = set_apart(&mut seen.hosts);
     let number = random().unwrap_or(u64::from(std::process::id()));
-    let mut run = Run { number, peers, seen, looks: 0 };
+    seen.groups = Groups::of_run(number, named);
+    seen.tests = plan::tests(&seen.hosts, &seen.groups);
+    let mut run = Run { number, named: named.to_vec(), own_names, peers, seen, looks: 0 };
     if run.peers.len() > 1 {
         run.listen(tell, Some(USUAL_LEAVE))?;
     }
@@ -102,11 +112,26 @@ pub fn observe(
 /// What to do where a person named the doctor's own host.
 const NAME_OTHERS: &str = "name other hosts only: this one takes part in any case";
 
-/// Two hosts of one name could not be told apart.
-fn distinct(host: Host, known: &[Host]) -> Host {
-    let is_taken = known.iter().any(|other| other.name == host.name);
-    let address = host.addresses.first().map(ToString::to_string).unwrap_or_default();
-    if is_taken { Host { name: format!("{} ({address})", host.name), ..host } } else { host }
+/// Adds the addresses to the names of hosts that call themselves the same. Returns what all hosts call themselves.
+fn set_apart(hosts: &mut [Host]) -> Vec<String> {
+    let own_names: Vec<_> = hosts.iter().map(|host| host.name.clone()).collect();
+    for host in hosts {
+        if own_names.iter().filter(|name| **name == host.name).count() > 1 {
+            let address = host.addresses.first().map(ToString::to_string).unwrap_or_default();
+            host.name = format!("{} ({address})", host.name);
+        }
+    }
+    own_names
+}
+
+/// The finding of a host about itself, with the name by which the run knows it.
+fn renamed(mut finding: Finding, own: &str, known: &str) -> Finding {
+    if let Blame::Host { name } | Blame::LinkOf { host: name } = &mut finding.blame
+        && *name == own
+    {
+        known.clone_into(name);
+    }
+    finding
 }
 
 /// Proves the own addresses of the families that the control connection does not use.
@@ -125,6 +150,10 @@ fn prove(remote: &Remote, host: &Host, seen: &mut Observation) {
 /// A run that goes on.
 struct Run {
     number: u64,
+    /// The groups that the person has named.
+    named: Vec<IpAddr>,
+    /// What hosts call themselves.
+    own_names: Vec<String>,
     peers: Vec<Peer>,
     seen: Observation,
     /// The number of visits so far.
@@ -136,12 +165,14 @@ impl Run {
     fn listen(&mut self, tell: &mut dyn FnMut(&str), visit: Option<Duration>) -> Result<(), ControlError> {
         tell("joining groups");
         let look = self.looks.min(groups::LOOKS - 1);
-        let (run, hosts, tests) = (self.number, self.seen.hosts.clone(), self.seen.tests.clone());
+        let (run, named, groups) = (self.number, self.named.clone(), self.seen.groups.clone());
+        let (hosts, tests) = (self.seen.hosts.clone(), self.seen.tests.clone());
         self.ask_all(|host| Request::Listen {
             run,
+            groups: named.clone(),
             senders: hosts.len() as u16,
             tests: tests.len() as u16,
-            joins: plan::joins(&hosts, host),
+            joins: plan::joins(&hosts, &groups, host),
             visit: visit.map(|after| plan::visit(&hosts, &tests, host, look, after)),
         });
         self.looks += usize::from(visit.is_some());
@@ -153,9 +184,13 @@ impl Run {
     }
 
     fn examine(&mut self) {
-        for answer in self.ask_all(|_| Request::Examine) {
+        let answers = self.ask_all(|_| Request::Examine);
+        for (host, answer) in answers.into_iter().enumerate() {
+            let name = |finding| renamed(finding, &self.own_names[host], &self.seen.hosts[host].name);
             self.seen.examined.push(match answer {
-                Some(Answer::Examined { findings, queriers }) => (findings, queriers),
+                Some(Answer::Examined { findings, queriers }) => {
+                    (findings.into_iter().map(name).collect(), queriers)
+                }
                 _ => Default::default(),
             });
         }
@@ -297,7 +332,14 @@ fn trace(peers: &mut [Peer], seen: &mut Observation, run: u64, tell: &mut dyn Fn
         return;
     }
     tell("finding out where packets with extension headers are dropped");
-    ask_all(peers, seen, |_| Request::Listen { run, senders: 0, tests: 0, joins: Vec::new(), visit: None });
+    ask_all(peers, seen, |_| Request::Listen {
+        run,
+        groups: Vec::new(),
+        senders: 0,
+        tests: 0,
+        joins: Vec::new(),
+        visit: None,
+    });
     for ((from, to), (header, hops)) in lost {
         let Some(address) = seen.hosts[to].address(false) else { continue };
         let mut path = |header| match peers[from].ask(&Request::Trace { to: address, header, hops }) {

@@ -38,10 +38,16 @@ impl Places<'_> {
         }
         faults.extend(self.lans(&mut left, tried));
         faults.extend(self.routers(&mut left, tried));
-        for (from, to) in left {
+        for (from, to) in left.iter().copied() {
+            let is_back = left.contains(&(to, from));
+            // A path that loses packets both ways is one fault.
+            if is_back && from > to {
+                continue;
+            }
             let blame = Blame::Path { from: self.names[from].to_owned(), to: self.names[to].to_owned() };
             let is_one_way = tried.contains(&(to, from)) && !lost.contains(&(to, from));
-            faults.push(Fault { blame, pairs: vec![(from, to)], is_one_way });
+            let pairs = [(from, to)].into_iter().chain(is_back.then_some((to, from))).collect();
+            faults.push(Fault { blame, pairs, is_one_way });
         }
         faults
     }
@@ -248,5 +254,6 @@ mod tests {
         assert_eq!(blamed(2, |pair| *pair == (0, 1)), [(path("a", "b"), true)]);
         assert_eq!(blamed(2, |_| true), [(Blame::Lan { prefix: "x".into() }, false)]);
         assert_eq!(blamed(6, |pair| *pair == (0, 4)), [(path("a", "e"), true)]);
+        assert_eq!(blamed(6, |pair| [(0, 4), (4, 0)].contains(pair)), [(path("a", "e"), false)]);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    groups::{EACH_SCOPE, GROUPS, joined_by_some, main, visited},
+    groups::{Groups, joined_by_some, main, visited},
     message::{Header, Host, Join, Round, Target, Visit},
 };
 
@@ -93,7 +93,7 @@ impl Test {
 }
 
 /// The tests of a run between these hosts. A family is tested if two hosts have it.
-pub fn tests(hosts: &[Host]) -> Vec<Test> {
+pub fn tests(hosts: &[Host], groups: &Groups) -> Vec<Test> {
     let has = |is_ipv4: &bool| hosts.iter().filter(|host| host.address(*is_ipv4).is_some()).count() > 1;
     let families: Vec<_> = [true, false].into_iter().filter(has).collect();
     let mtu = hosts.iter().map(|host| host.mtu).min().unwrap_or(1500).clamp(1280, 9000);
@@ -103,8 +103,9 @@ pub fn tests(hosts: &[Host]) -> Vec<Test> {
     let mut tests = Vec::new();
     for is_ipv4 in families.iter().copied() {
         let mut add = |what| tests.push(Test { what, is_ipv4 });
-        EACH_SCOPE
-            .filter(|place| GROUPS[*place].address.is_ipv4() == is_ipv4)
+        groups
+            .of_scopes()
+            .filter(|place| groups[*place].address.is_ipv4() == is_ipv4)
             .for_each(|place| add(What::Scope(place)));
         [What::Visit, What::JoinedBySome, What::Unicast, What::SuperPacket].into_iter().for_each(&mut add);
         for bytes in lengths.iter().copied() {
@@ -127,16 +128,16 @@ pub fn tests(hosts: &[Host]) -> Vec<Test> {
 /// The number of senders that a host names for a source-specific group. The kernel allows 10 (`igmp_max_msf`).
 const MAX_SOURCES: usize = 8;
 
-/// What a host joins: one group of each scope, and the group of some if it is the first host on its LAN.
-pub fn joins(hosts: &[Host], host: usize) -> Vec<Join> {
+/// What a host joins: the groups of each scope, and the group of some if it is the first host on its LAN.
+pub fn joins(hosts: &[Host], groups: &Groups, host: usize) -> Vec<Join> {
     let named = (0..hosts.len()).filter(|sender| is_named(*sender, host));
     let sources: Vec<_> = named.flat_map(|sender| hosts[sender].addresses.clone()).collect();
     let some = [true, false].into_iter().filter(|_| is_joiner(hosts, host)).map(joined_by_some);
-    let sources_of = |group: usize| match GROUPS[group].is_source_specific {
+    let sources_of = |group: usize| match groups[group].is_source_specific {
         true => sources.clone(),
         false => Vec::new(),
     };
-    EACH_SCOPE.chain(some).map(|group| Join { group, sources: sources_of(group) }).collect()
+    groups.of_scopes().chain(some).map(|group| Join { group, sources: sources_of(group) }).collect()
 }
 
 /// Whether a host names a sender for source-specific groups: the first ones that are others.
@@ -235,7 +236,7 @@ mod tests_of_plan {
     #[test]
     fn a_family_is_tested_if_two_hosts_have_it() {
         let hosts = [host("a", "x", &["10.0.0.1", "fd00::1"]), host("b", "x", &["fd00::2"])];
-        let tests = tests(&hosts);
+        let tests = tests(&hosts, &Groups::default());
         assert!(tests.iter().all(|test| !test.is_ipv4) && tests.len() > 10);
         assert!(
             rounds(&hosts, &tests, 0)
@@ -247,7 +248,7 @@ mod tests_of_plan {
     #[test]
     fn unicast_goes_from_and_to_the_doctors_own_host_only() {
         let hosts = ["1", "2", "3"].map(|last| host(last, "x", &[&format!("10.0.0.{last}")]));
-        let tests = tests(&hosts);
+        let tests = tests(&hosts, &Groups::default());
         let to = |sender| {
             rounds(&hosts, &tests, sender)
                 .into_iter()

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    groups::Groups,
     message::{Ear, Header, Heard, Host},
     plan::{self, Test, What},
 };
@@ -26,6 +27,7 @@ pub struct Observation {
     pub hosts: Vec<Host>,
     /// What each host found at itself, and the queriers that it heard.
     pub examined: Vec<(Vec<Finding>, Vec<Querier>)>,
+    pub(super) groups: Groups,
     pub(super) tests: Vec<Test>,
     pub(super) ears: Vec<Ear>,
     /// Hosts that take no part: how they were named, why, and what to do about it, unless it is the usual.
@@ -88,6 +90,19 @@ impl Observation {
             }
         }
         lost
+    }
+
+    /// Whether packets were exchanged between any two hosts. Hosts that share no family exchange none.
+    pub fn has_tested(&self) -> bool {
+        let is_here = |host: &usize| !self.gone.contains(host);
+        let here = || (0..self.hosts.len()).filter(is_here);
+        let shares = |one: usize, other: usize| {
+            [true, false].iter().any(|is_ipv4| {
+                self.hosts[one].address(*is_ipv4).is_some() && self.hosts[other].address(*is_ipv4).is_some()
+            })
+        };
+        self.ears.len() == self.hosts.len()
+            && here().any(|one| here().any(|other| one != other && shares(one, other)))
     }
 
     /// Leaves a host out from now on.

@@ -12,7 +12,7 @@ use treecast_host::{control::Control, interface::Interface, messages, option, po
 use treecast_wire::ipv6::{self, next_header, upper_layer_checksum};
 
 use super::{
-    groups::GROUPS,
+    groups::Groups,
     message::{Header, Round, Target},
     probe::Probe,
     sockets::Sockets,
@@ -26,6 +26,7 @@ const TRIES: usize = 2;
 /// A host that sends.
 pub struct Sending<'a> {
     pub sockets: &'a Sockets,
+    pub groups: &'a Groups,
     pub interface: &'a Interface,
     /// The host's own address for packets with extension headers.
     pub source: Option<Ipv6Addr>,
@@ -42,7 +43,7 @@ impl Sending<'_> {
     pub fn round(&self, round: &Round) -> io::Result<()> {
         let to = match round.to {
             Target::Group(place) => {
-                GROUPS.get(place).ok_or_else(|| io::Error::other("there is no such group"))?.address
+                self.groups.get(place).ok_or_else(|| io::Error::other("there is no such group"))?.address
             }
             Target::Host(address) => address,
         };
@@ -60,7 +61,8 @@ impl Sending<'_> {
             match (&raw, to, self.source) {
                 (Some(raw), IpAddr::V6(to), Some(source)) => {
                     let packet = packet(source, to, round.hop_limit, round.header, self.port, &payload);
-                    raw.send_to(&packet, &SocketAddr::from((to, 0)).into())?;
+                    let to = option::scoped((to, 0).into(), self.interface.index);
+                    raw.send_to(&packet, &to.into())?;
                 }
                 (Some(_), ..) => return Err(io::Error::other("extension headers need IPv6 addresses")),
                 (None, ..) => {

@@ -15,7 +15,7 @@ use socket2::{InterfaceIndexOrAddress, SockRef};
 use treecast_host::{interface::Interface, option};
 
 use super::{
-    groups::GROUPS,
+    groups,
     message::{Visit, Visited},
     plan::HOP_LIMIT,
     probe::{self, Probe},
@@ -71,7 +71,7 @@ impl Visiting {
     /// Begins a visit.
     pub fn new(visit: Visit, run: u64, port: u16, interface: &Interface, sockets: &Sockets) -> Self {
         for (_, group) in &visit.groups {
-            let Some(group) = GROUPS.get(*group) else { continue };
+            let Some(group) = groups::fixed(*group) else { continue };
             // A family that the host lacks is not visited.
             _ = sockets.towards(group.address).and_then(|it| set_hop_limit(it, group.address, HOP_LIMIT));
         }
@@ -110,7 +110,7 @@ impl Visiting {
     }
 
     fn each_group(&self, sockets: &Sockets, act: impl Fn(&UdpSocket, IpAddr, u32) -> io::Result<()>) {
-        for group in self.visit.groups.iter().filter_map(|(_, group)| GROUPS.get(*group)) {
+        for group in self.visit.groups.iter().filter_map(|(_, group)| groups::fixed(*group)) {
             // Whoever cannot join hears nothing, which is what others are told.
             _ = sockets.towards(group.address).and_then(|socket| act(socket, group.address, self.interface));
         }
@@ -119,7 +119,7 @@ impl Visiting {
     /// Sends one packet to each group. One that cannot be sent is lost for all who listen.
     fn send(&mut self, sockets: &Sockets) {
         for (test, group) in &self.visit.groups {
-            let Some(group) = GROUPS.get(*group) else { continue };
+            let Some(group) = groups::fixed(*group) else { continue };
             let number = self.sent;
             let probe = Probe { run: self.run, sender: self.visit.sender, test: *test, number };
             let to = option::scoped((group.address, self.port).into(), self.interface);

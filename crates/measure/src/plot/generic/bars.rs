@@ -14,6 +14,11 @@ use crate::{
     words::named_value,
 };
 
+/// How boxes and bars are read.
+const BOXES: &str =
+    "Dot and number: the median. Box: the middle half of the values. Line: from the lowest to the highest.";
+const BARS: &str = "Bar and number: the mean.";
+
 /// Where the words of all rows stand.
 struct Layout {
     /// Whether each row has its words above its bar, because the sheet has no room beside it.
@@ -88,7 +93,8 @@ pub fn plot(gathered: &Gathered<'_>, boxes: bool) -> Option<Plot> {
     // The labels of the rows explain the colours.
     let paper = gathered.paper_legend();
     let legend = sheet.legend.iter().filter(|(name, _)| Some(name) == paper.as_ref()).cloned().collect();
-    let sheet = Sheet { legend, ..sheet };
+    let subtitle = format!("{} {}", if boxes { BOXES } else { BARS }, sheet.subtitle);
+    let sheet = Sheet { legend, subtitle, ..sheet };
     let axis = axis(gathered, boxes);
     Some(sheet.plot((axis, &plain), (Axis::rows(lines), &plain), |canvas| {
         let mut place = lines;

@@ -111,7 +111,11 @@ pub fn distribution(gathered: &Gathered<'_>) -> Option<Plot> {
         false => Axis::from_zero(all().fold(0.0, f64::max)),
     };
     let sheet = Sheet {
-        subtitle: gathered.subtitle(),
+        subtitle: format!(
+            "The height of a line is the share of the values that are at most the value below it: where it crosses 50 % is the \
+             median. {}",
+            gathered.subtitle()
+        ),
         x_label: &gathered.label,
         y_label: "share of the values up to this one",
         ..gathered.sheet(400.0)
@@ -119,9 +123,7 @@ pub fn distribution(gathered: &Gathered<'_>) -> Option<Plot> {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     Some(sheet.plot((x, &plain), (Axis::to_exactly(1.0), &percent), |canvas| {
         for (series, style) in gathered.series() {
-            let of_series = gathered.groups.iter().filter(|group| group.series == series);
-            let values: Vec<f64> = of_series.flat_map(|group| group.values.iter().copied()).collect();
-            let steps = cumulative(&values);
+            let steps = cumulative(&gathered.values_of(&series));
             let first = steps.first().map(|(value, _)| (*value, 0.0));
             canvas.steps(&first.into_iter().chain(steps).collect::<Vec<_>>(), style.ink, 2.0);
         }

@@ -76,6 +76,12 @@ impl Gathered<'_> {
         series
     }
 
+    /// All values of a series.
+    pub fn values_of(&self, series: &str) -> Vec<f64> {
+        let of_series = self.groups.iter().filter(|group| group.series == series);
+        of_series.flat_map(|group| group.values.iter().copied()).collect()
+    }
+
     /// The sentences below the title. They also say what is missing from the legend, and why.
     pub fn subtitle(&self) -> String {
         let mut sentences = vec![self.subtitle.clone()];
@@ -117,6 +123,11 @@ impl Gathered<'_> {
         legend.retain(|(name, _)| {
             !name.is_empty() && self.groups.iter().any(|group| group.series == *name && is_drawn(group))
         });
+        for (name, _) in &mut legend {
+            if self.groups.iter().any(|group| group.series == *name && group.is_saturated) {
+                name.push_str(" *");
+            }
+        }
         let muted = Style { ink: Ink::Muted, mark: Mark::Diamond };
         legend.extend(self.paper_legend().map(|name| (name, muted)));
         Sheet {

@@ -11,7 +11,7 @@ use crate::{
     },
     statistics::percentile,
     tables::three_digits,
-    words::named_value,
+    words::{named_value, parameter_in_words},
 };
 
 /// The width of the narrowest map, in points: below it, titles would be too small.
@@ -39,7 +39,7 @@ pub fn plot(gathered: &Gathered<'_>) -> Option<Plot> {
     let sheet = Sheet {
         name: gathered.name.clone(),
         title: gathered.title.clone(),
-        subtitle: format!("{}. The stronger the colour, the more. {}", gathered.label, gathered.subtitle),
+        subtitle: subtitle(gathered),
         height: 132.0 + rows.len() as f64 * 40.0,
         width: sheet_width,
         left,
@@ -67,6 +67,16 @@ pub fn plot(gathered: &Gathered<'_>) -> Option<Plot> {
             }
         }
     }))
+}
+
+/// The sentences below the title: what the columns, rows, numbers and colours are.
+fn subtitle(gathered: &Gathered<'_>) -> String {
+    let of = |name: &Option<String>| parameter_in_words(name.as_deref().unwrap_or_default());
+    let (columns, rows) = (of(&gathered.spec.x), of(&gathered.spec.rows));
+    format!(
+        "{}. Columns: {columns}. Rows: {rows}. Number: the median. The stronger the colour, the more. {}",
+        gathered.label, gathered.subtitle
+    )
 }
 
 /// Draws a square with its value and shade, or with the word for why there is none. Returns what the square tells a

@@ -248,7 +248,7 @@ fn of_cell(
             let is_beside_paper = gathered.paper_legend().is_some();
             let has_table = is_beside_paper && matches!(kind, Kind::Lines | Kind::Bars | Kind::Boxes);
             let table = has_table.then(|| values::table(&gathered));
-            Some(Ok(Plot { table, ..drawn(&gathered)? }))
+            Some(Ok(Plot { table, csv: values::csv(&gathered), ..drawn(&gathered)? }))
         }
     }
 }
@@ -264,7 +264,7 @@ fn of_samples(
     let gathered = gather::gather(spec, &Drawing { frame: &frame, ..*drawing }, cell, made_for);
     let plot = |gathered: Gathered<'_>| {
         let table = Some(values::table(&gathered));
-        Some(Plot { table, ..drawn(&gathered)? })
+        Some(Plot { table, csv: values::csv(&gathered), ..drawn(&gathered)? })
     };
     Ok(gathered.and_then(plot))
 }

@@ -8,7 +8,7 @@ use std::{
 
 use treecast_wire::message::PaceReport;
 
-use super::{super::round_trip::LONGEST, rate::Finding};
+use super::{super::round_trip::LONGEST, rate::Finding, trust::Credence};
 use crate::{
     Instant,
     group_rate::{Least, Sample},
@@ -23,9 +23,14 @@ const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
 /// What is left of the longest round trip when nobody in a whole round had as long a one (RFC 4654, 3.2).
 const DECAY: f64 = 0.9;
 
+/// The most receivers that have left and are known again.
+const MOST_KNOWN: usize = 4_096;
+
 #[derive(Debug, Default)]
 pub struct Group {
     receivers: BTreeMap<u32, Member>,
+    /// Receivers that were not believed and have left, by who they are.
+    known: BTreeMap<u64, Credence>,
     limiting: Option<u32>,
     /// Whose reports are to be echoed, each once.
     echoes: VecDeque<u32>,
@@ -47,11 +52,15 @@ struct Member {
     is_silent: bool,
     /// It can bear less than the sender is willing to send.
     is_left_behind: bool,
+    who: u64,
+    credence: Credence,
 }
 
 impl Group {
-    pub fn join(&mut self, receiver: u32, round_trip: Option<Duration>) {
-        self.receivers.insert(receiver, Member::default());
+    /// A receiver joins. `who` is the same when it comes again.
+    pub fn join(&mut self, receiver: u32, who: u64, round_trip: Option<Duration>) {
+        let credence = self.known.remove(&who).unwrap_or_default();
+        self.receivers.insert(receiver, Member { who, credence, ..Member::default() });
         if let Some(round_trip) = round_trip {
             let round_trip = round_trip.clamp(SHORTEST, LONGEST);
             self.longest = Some(self.longest.map_or(round_trip, |longest| longest.max(round_trip)));
@@ -60,13 +69,19 @@ impl Group {
 
     /// Removes a receiver. Returns whether the sender followed it.
     pub fn leave(&mut self, receiver: u32) -> bool {
-        self.receivers.remove(&receiver);
+        let gone = self.receivers.remove(&receiver);
+        if let Some(Member { who, credence, .. }) = gone
+            && credence.is_worth_it()
+            && (self.known.len() < MOST_KNOWN || self.known.contains_key(&who))
+        {
+            self.known.insert(who, credence);
+        }
         self.echoes.retain(|other| *other != receiver);
         self.limiting == Some(receiver)
     }
 
     /// Takes in a report. Returns none when the report cannot be right: it answers a message that was not sent
-    /// yet, or comes from an unknown receiver.
+    /// yet, or comes from a receiver that is unknown or not believed.
     pub fn report(
         &mut self,
         now: Instant,
@@ -75,7 +90,7 @@ impl Group {
         is_modelled: bool,
     ) -> Option<Finding> {
         let longest = self.longest();
-        let member = self.receivers.get_mut(&from)?;
+        let member = self.receivers.get_mut(&from).filter(|member| member.credence.is_believed(now))?;
         let round_trip = super::super::micros(now).checked_sub(report.echo_us).map(Duration::from_micros)?;
         let round_trip = round_trip.clamp(SHORTEST, LONGEST);
         // It has reckoned with the longest: with its own it would have found more (RFC 4654, 3.3).
@@ -84,14 +99,19 @@ impl Group {
             _ => 1.0,
         };
         let has_loss = report.rate_bps != super::Pace::NO_RATE;
+        let received_bps = match is_modelled {
+            // Nothing delivers more than it bears. So who asks for little, to be followed, cannot raise the rate.
+            true => report.received_bps.min(report.rate_bps) as f64,
+            false => report.received_bps as f64,
+        };
         let finding = Finding {
             calculated_bps: has_loss.then_some(report.rate_bps as f64 * scale),
-            received_bps: report.received_bps as f64,
+            received_bps,
             is_lossy: report.is_limited,
             round_trip,
             sample: {
                 member.shortest_us.add(now, round_trip.as_micros() as f64);
-                sample(report, round_trip, member.shortest_us.least())
+                sample(report, received_bps, round_trip, member.shortest_us.least())
             },
         };
         member.finding = Some(finding);
@@ -120,6 +140,17 @@ impl Group {
         }
     }
 
+    /// Whether what a receiver asks for tells something of the rate: it hears the group, and may be followed.
+    pub fn hears(&self, now: Instant, receiver: u32) -> bool {
+        let member = self.receivers.get(&receiver).filter(|member| member.told.is_some());
+        member.is_some_and(|member| !member.is_left_behind && member.credence.is_believed(now))
+    }
+
+    /// How far a receiver is believed. `None` if it is not there.
+    pub fn credence(&mut self, receiver: u32) -> Option<&mut Credence> {
+        self.receivers.get_mut(&receiver).map(|member| &mut member.credence)
+    }
+
     /// Takes note that the receiver that the sender follows has not answered.
     pub fn note_silence(&mut self) {
         let limiting = self.limiting.and_then(|limiting| self.receivers.get_mut(&limiting));
@@ -130,13 +161,14 @@ impl Group {
 
     /// Follows another receiver: of those that the sender may follow, the one that asked for the lowest rate.
     /// Returns whether there is one.
-    pub fn follow_next(&mut self) -> bool {
+    pub fn follow_next(&mut self, now: Instant) -> bool {
         let wanted = |member: &Member| match member.finding {
             Some(Finding { calculated_bps: Some(rate), .. }) => rate,
             _ => f64::INFINITY,
         };
-        let eligible =
-            self.receivers.iter().filter(|(_, member)| !member.is_silent && !member.is_left_behind);
+        let may_follow =
+            |member: &Member| !member.is_silent && !member.is_left_behind && member.credence.is_believed(now);
+        let eligible = self.receivers.iter().filter(|(_, member)| may_follow(member));
         let next = eligible.min_by(|(_, one), (_, other)| wanted(one).total_cmp(&wanted(other)));
         self.limiting = next.map(|(receiver, _)| *receiver);
         self.limiting.is_some()
@@ -175,10 +207,10 @@ impl Group {
     }
 }
 
-fn sample(report: &PaceReport, round_trip: Duration, shortest_us: Option<f64>) -> Sample {
+fn sample(report: &PaceReport, received_bps: f64, round_trip: Duration, shortest_us: Option<f64>) -> Sample {
     let share = |ppm: u32| f64::from(ppm.min(1_000_000)) / 1e6;
     Sample {
-        latest_bps: report.received_bps as f64,
+        latest_bps: received_bps,
         queue: Duration::from_micros(report.queue_us.into()).min(LONGEST),
         lost: share(report.lost_ppm),
         marked: share(report.marked_ppm),

@@ -14,7 +14,7 @@ impl Bench {
     fn new(receivers: u32, floor_bps: Option<u64>) -> Self {
         let mut sender = Sender::new(SenderConfig { control: Control::Tfmcc, packet_bytes: 1500, floor_bps });
         for receiver in 1..=receivers {
-            sender.handle(at(0), SenderInput::Joined { receiver, round_trip: Some(ROUND_TRIP) });
+            sender.handle(at(0), SenderInput::Joined { receiver, who: 0, round_trip: Some(ROUND_TRIP) });
         }
         Self { sender, millis: 0, paces: Vec::new() }
     }
@@ -162,7 +162,7 @@ fn whatever_is_reported_the_rate_stays_within_bounds() {
 
 fn the_rate_stays_within_bounds(control: Control) {
     let mut sender = Sender::new(SenderConfig { control, packet_bytes: 1500, floor_bps: Some(100_000) });
-    sender.handle(at(0), SenderInput::Joined { receiver: 1, round_trip: Some(Duration::MAX) });
+    sender.handle(at(0), SenderInput::Joined { receiver: 1, who: 1, round_trip: Some(Duration::MAX) });
     let extremes = [0, 1, u64::MAX - 1, u64::MAX];
     for (step, rate_bps) in (0..).zip(extremes.repeat(16)) {
         let now = at(step * 50);

@@ -10,6 +10,7 @@ use treecast_wire::{
 use super::{
     super::Repair,
     Outcome, ReceiverId, Sender,
+    asked::Asked,
     coordinator::State,
     credit::Taken,
     objects::RetransmissionTime,
@@ -31,6 +32,8 @@ impl Sender {
         self.leave(now, receiver, "it has joined again");
         let mut owes = self.coordinator.state == State::ClosingRetransmitters;
         let mut retransmitter = Retransmitter::new(now, receiver, self.missed());
+        retransmitter.asked = self.asks_from_now();
+        retransmitter.first = Some(self.objects.next_to_begin());
         for (index, object) in self.objects.started() {
             object.add_receiver(receiver);
             self.coordinator.begins_at(receiver);
@@ -66,6 +69,12 @@ impl Sender {
         }
         self.coordinator.leaves(receiver);
         self.forget_late(receiver);
+    }
+
+    /// The count of what a receiver asks for that begins to listen to the first group now.
+    pub(super) fn asks_from_now(&mut self) -> Asked {
+        let first = self.objects.next_to_begin();
+        Asked::begin(self.objects.started().map(|(index, object)| (index, object.sent)), first)
     }
 
     /// The objects that are over, for somebody who comes now.
@@ -155,9 +164,10 @@ impl Sender {
             retransmitter.correct(index);
         }
         if !there.is_empty() {
-            let blocks = self.objects.blocks(there);
+            let blocks = self.objects.blocks(there.clone());
             retransmitter.requests.insert(index, blocks.clone());
             if retransmitter.group == 0 {
+                retransmitter.asked.ask(index, there);
                 self.note_named(from, index, blocks);
             }
         }
@@ -176,6 +186,7 @@ impl Sender {
         let Some(object) = self.objects.get_mut(index) else { return };
         for lack in request.lacks().iter().filter(|lack| lack.lacking > 0) {
             retransmitter.lack(index);
+            retransmitter.asked.lack(index, *lack, self.config.block_len.into());
             self.symbols.note(from, index, object, *lack);
         }
         for lack in request.lacks() {
@@ -245,13 +256,23 @@ impl Sender {
             }
             return;
         };
-        let pending = object.pending_receivers();
+        let has_begun = object.started.is_some();
         if let Some(object) = self.objects.get_mut(index) {
             object.withdrawn = Some(reason.to_owned());
         }
+        // When its turn comes, receivers hear of it and that they lack it. Of a feed, they need not.
+        if has_begun || self.config.is_feed {
+            self.withdraw_begun(index, reason);
+        }
+    }
+
+    /// Whoever still waits for an object hears what it is, and why it is not sent.
+    pub(super) fn withdraw_begun(&mut self, index: u32, reason: &str) {
+        let Some(object) = self.objects.get(index) else { return };
+        let pending = object.pending_receivers();
         for receiver in &pending {
             if let Some(retransmitter) = self.retransmitters.get_mut(receiver) {
-                retransmitter.withdraw(index, reason.to_owned());
+                retransmitter.withdraw(index, Some(&object.begin), reason.to_owned());
             }
         }
         self.fail_at(index, &pending, reason);
@@ -266,7 +287,8 @@ impl Sender {
             // Who has not had its pass yet gets its own time then.
             let passes_until = self.passes_until(index).filter(|until| *until > now);
             let is_passing = |receiver| passes_until.is_some() && self.is_passed_to(receiver, index);
-            pending.retain(|receiver| !self.awaits(*receiver, index) && !is_passing(*receiver));
+            let is_served = |receiver| !self.config.slower_groups_mend && self.awaits(receiver, index);
+            pending.retain(|receiver| !is_served(*receiver) && !is_passing(*receiver));
             for receiver in &pending {
                 if let Some(retransmitter) = self.retransmitters.get_mut(receiver) {
                     retransmitter.time_out(index);

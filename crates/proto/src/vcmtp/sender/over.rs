@@ -6,7 +6,7 @@
 //! the memory that it costs does not grow with the number of objects. An object that was never multicast to its
 //! end, because every receiver that wanted it had left, goes to the group from that point on.
 
-use super::{ReceiverId, Sender, retransmitter::Due};
+use super::{ReceiverId, Sender, objects::Over, retransmitter::Due};
 use crate::Instant;
 
 impl Sender {
@@ -33,8 +33,9 @@ impl Sender {
 
     fn tell_withdrawn(&mut self, receiver: ReceiverId, index: u32, reason: String) {
         self.may_release = true;
+        let begin = self.objects.over(index).map(Over::begin);
         if let Some(retransmitter) = self.retransmitters.get_mut(&receiver) {
-            retransmitter.withdraw(index, reason);
+            retransmitter.withdraw(index, begin, reason);
         }
     }
 

@@ -6,11 +6,12 @@ use std::{
     ops::Range,
 };
 
-use treecast_wire::header::FileId;
+use treecast_wire::{header::FileId, message::BeginOfFile};
 
 use super::{
     super::Repair,
     ReceiverId,
+    asked::Asked,
     awaited::{Awaited, Moves},
     corrections::Corrections,
     objects::Objects,
@@ -50,12 +51,15 @@ enum Closing {
 /// What goes to the receiver next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    Welcome,
+    /// With the first object that had not begun when the receiver came, or, when it is said again, without.
+    Welcome(Option<u32>),
     /// An object that has not begun.
     Offer(u32),
     /// The receiver is counted in this group, or is called to it.
     Place(u8),
     Message(u32, Due),
+    /// The name and size of an object that is withdrawn next.
+    Name(u32, Box<BeginOfFile>),
     Withdraw(u32, String),
     Blocks(u32, Range<u64>),
     /// Repair symbols: object, source block, numbers of the symbols.
@@ -68,11 +72,21 @@ pub(super) enum Action {
     Close,
 }
 
+/// What a receiver is told of an object that is not sent any more.
+#[derive(Debug)]
+struct Withdrawn {
+    /// The object's announcement. `None` once it is told, or if it is forgotten.
+    begin: Option<Box<BeginOfFile>>,
+    reason: String,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Retransmitter {
     /// Welcome is to be said: at first, and again when nothing else has been said for a while, so that the receiver
     /// knows that its sender lives.
     welcome_due: bool,
+    /// The first object that had not begun when it came, until Welcome has told it. It can hear all of that one.
+    pub(super) first: Option<u32>,
     /// Nothing has gone out since the last [`Self::keep_alive`].
     is_silent: bool,
     /// When it last said anything.
@@ -85,8 +99,9 @@ pub(super) struct Retransmitter {
     /// ... and those that it is told of and still at.
     reopened: BTreeSet<u32>,
     due: BTreeSet<(u32, Due)>,
-    withdrawn: BTreeMap<u32, String>,
+    withdrawn: BTreeMap<u32, Withdrawn>,
     pub(super) requests: Requests,
+    pub(super) asked: Asked,
     /// When its connection last took something that has passed, or something passed while it had everything before.
     pub(super) moved: Instant,
     pub(super) symbols: OwedSymbols,
@@ -154,9 +169,11 @@ impl Retransmitter {
         !self.missed.is_empty() && self.reopened.len() + self.withdrawn.len() < MOST_AT_ONCE
     }
 
-    pub(super) fn withdraw(&mut self, index: u32, reason: String) {
+    /// The receiver is to hear that the object is not sent any more, and why. It may never have heard what the object is.
+    pub(super) fn withdraw(&mut self, index: u32, begin: Option<&BeginOfFile>, reason: String) {
         self.forget(index);
-        self.withdrawn.insert(index, reason);
+        let begin = begin.map(|begin| Box::new(begin.clone()));
+        self.withdrawn.insert(index, Withdrawn { begin, reason });
     }
 
     /// The receiver is to have these pages of the object's chunk hashes. It asks for the next when it has them.
@@ -222,9 +239,11 @@ impl Retransmitter {
         let waits = self.requests.contains(index)
             || self.lacking.contains(&index)
             || self.chunk_hashes.contains_key(&index)
+            || self.awaited.contains(index)
             || self.due.contains(&(index, Due::BeginOfFile));
         if waits {
             self.forget(index);
+            self.awaited.forget(index);
             self.tell(index, Due::Reject);
         }
     }
@@ -276,7 +295,7 @@ impl Retransmitter {
 
     fn next_action(&mut self, objects: &mut Objects, repair: Repair, max_run_len: u32) -> Option<Action> {
         if std::mem::take(&mut self.welcome_due) {
-            return Some(Action::Welcome);
+            return Some(Action::Welcome(self.first.take()));
         }
         // Before any word that is about the group where it is now.
         if self.moves.unanswered > 0 {
@@ -289,8 +308,12 @@ impl Retransmitter {
         if let Some((index, due)) = self.due.pop_first() {
             return Some(Action::Message(index, due));
         }
-        if let Some((index, reason)) = self.withdrawn.pop_first() {
-            return Some(Action::Withdraw(index, reason));
+        if let Some(mut withdrawn) = self.withdrawn.first_entry() {
+            let index = *withdrawn.key();
+            return Some(match withdrawn.get_mut().begin.take() {
+                Some(begin) => Action::Name(index, begin),
+                None => Action::Withdraw(index, withdrawn.remove().reason),
+            });
         }
         if let Some((index, source_block)) = self.symbols.take_out() {
             return Some(Action::SymbolsSent(index, source_block));

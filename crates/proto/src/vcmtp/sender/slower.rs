@@ -103,7 +103,9 @@ impl Sender {
         let came = members.iter().filter_map(|id| Some(self.retransmitters.get(id)?.moves.again));
         let came = came.map(|again| again.map_or(begun, |again| again.max(begun))).min();
         let pass = now - came.unwrap_or(begun);
-        self.coordinator.give_time(now, index, object, pass);
+        if !self.config.slower_groups_mend {
+            self.coordinator.give_time(now, index, object, pass);
+        }
         self.tell_end(index, members);
     }
 
@@ -150,6 +152,10 @@ impl Sender {
             self.symbols.leave(from);
         } else if number == 0 && before > 0 {
             self.symbols.join(from);
+            let asked = self.asks_from_now();
+            if let Some(one) = self.retransmitters.get_mut(&from) {
+                one.asked = asked;
+            }
         }
         if is_other {
             // A slower group goes on without the reports of its members.

@@ -239,6 +239,9 @@ impl Symbols {
         self.told.retain(|(other, _)| *other != index);
         self.again.retain(|(other, _), _| *other != index);
         self.named.retain(|(other, _), _| *other != index);
+        if let Some(estimate) = &mut self.estimate {
+            estimate.forget(index);
+        }
         self.blocks_only.retain(|(other, _)| *other != index);
     }
 

@@ -65,6 +65,7 @@ impl Bench {
             block_len: 100,
             max_run_len: 200,
             slower_run_lens: Vec::new(),
+            slower_groups_mend: false,
             retransmission_timeout_factor: None,
             minimum_retransmission_time: Duration::from_millis(10),
             follow_progress: false,
@@ -421,16 +422,19 @@ fn a_withdrawn_object_ends_at_once() {
     bench.step(Lane::Group);
     bench.input(SenderInput::Withdraw { file: file(0), reason: "it has shrunk".to_owned() });
     assert_eq!(bench.group(), "1 Failed(\"it has shrunk\"), API_File_Done 0 of 1");
-    assert_eq!(bench.to(A), "Withdraw 0 (it has shrunk)");
+    assert_eq!(bench.to(A), "BOF 0, Withdraw 0 (it has shrunk)");
 }
 
 #[test]
-fn a_withdrawn_object_that_has_not_begun_is_never_announced() {
+fn receivers_hear_of_an_object_that_is_withdrawn_before_its_turn() {
     let mut bench = Bench::new(Repair::Nack);
     bench.join(A);
     bench.send(100);
     bench.input(SenderInput::Withdraw { file: file(0), reason: "it is gone".to_owned() });
-    assert_eq!(bench.group(), "API_File_Done 0 of 0");
+    assert_eq!(bench.group(), "1 Failed(\"it is gone\"), API_File_Done 0 of 1");
+    assert_eq!(bench.to(A), "Welcome, BOF 0, Withdraw 0 (it is gone)");
+    bench.join(B);
+    assert_eq!(bench.to(B), "Welcome, BOF 0, Withdraw 0 (it is gone)", "who comes late hears of it, too");
 }
 
 #[test]
@@ -924,6 +928,35 @@ fn time_for_retransmissions_begins_with_the_end_of_a_members_pass() {
     assert_eq!(bench.to(A), "data again 0 0..100");
     bench.now += Duration::from_secs(5);
     assert!(bench.group().ends_with("API_File_Done 0 of 2"));
+}
+
+/// The sender has opened the group by itself. It had counted that group's multicast as the object's, so a factor of 3 ended nothing.
+#[test]
+fn a_group_that_mends_has_no_more_time_than_retransmissions_have() {
+    let config = SenderConfig {
+        retransmission_timeout_factor: Some(3.0),
+        slower_run_lens: vec![100],
+        slower_groups_mend: true,
+        ..Bench::config()
+    };
+    let mut bench = Bench::of(config);
+    [A, B].into_iter().for_each(|receiver| bench.join(receiver));
+    bench.message(A, to_group(1));
+    bench.send(1_000);
+    bench.step(Lane::Group);
+    bench.now += Duration::from_secs(1);
+    bench.group();
+    bench.hashed();
+    bench.group();
+    bench.message(B, Message::EndOfRetransmissionRequests);
+    assert_eq!(bench.step(Lane::Slower(1)).as_deref(), Some("BOF 0"));
+    assert_eq!(bench.step(Lane::Slower(1)).as_deref(), Some("data 0 0..100"));
+    bench.now += Duration::from_secs(2);
+    assert!(!bench.group().contains("API_File_Done"), "its time is not up");
+    bench.now += Duration::from_secs(2);
+    assert!(bench.group().ends_with("API_File_Done 0 of 2"));
+    assert_eq!(bench.lane(Lane::Slower(1)), "", "nobody is left to have it");
+    assert!(bench.to(A).contains("Retx-Reject 0"), "it is told");
 }
 
 #[test]

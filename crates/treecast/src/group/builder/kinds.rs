@@ -21,6 +21,21 @@ impl GroupBuilder {
         self
     }
 
+    /// Leaves out what matches this pattern in folders, as rsync's `--exclude` does. May be called several times. A pattern that
+    /// begins with `/` matches the whole name of an object, any other one the last components of it. One that ends in `/` matches
+    /// folders only. `*` and `?` stand for anything but `/`, and `**` between slashes for any number of folders.
+    pub fn exclude(mut self, pattern: impl Into<String>) -> Self {
+        self.excluded.push(pattern.into());
+        self
+    }
+
+    /// Sends nothing if anything in a folder cannot be sent. Default: the session leaves it out, names it in a warning, and is not
+    /// complete ([`GroupReport::is_complete`](crate::GroupReport::is_complete)).
+    pub fn strict(mut self) -> Self {
+        self.options.selection.is_strict = true;
+        self
+    }
+
     /// Sends what comes from this source while the session lasts, in place of what the program
     /// [sends](crate::Group::send).
     pub fn feed(mut self, source: FeedSource) -> Self {
@@ -53,11 +68,14 @@ impl GroupBuilder {
 
     /// Keeps the session's state in this file, so that the session can go on after a restart with the same ticket and the same
     /// [paths](Self::path). [`Group::send`](crate::Group::send) refuses other objects. The file holds a key.
-    pub fn session_file(mut self, path: impl Into<PathBuf>) -> Self {
+    pub fn session(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.session_file = Some(path.into());
         self
     }
 }
+
+/// How long a group waits for the results of commands, unless an option says otherwise: longer than a command may take by default.
+const RESULTS_WAIT: Duration = Duration::from_secs(660);
 
 /// # Kinds of sessions
 impl GroupBuilder {
@@ -77,22 +95,34 @@ impl GroupBuilder {
 
     /// Several rates at once, in bits of IP packets a second, 2 to 8 of them from fast to slow. As many multicast groups carry the
     /// same objects. A receiver that loses too much of a faster group moves to a slower one. Replaces [`rate`](Self::rate).
-    pub fn several_rates(mut self, rates_bps: Vec<u64>) -> Self {
+    pub fn rates(mut self, rates_bps: Vec<u64>) -> Self {
         self.several_rates = Some(rates_bps);
         self
     }
 
-    /// The receivers that the session is for. It starts with all of them if they come within
-    /// [`wait_timeout`](Self::wait_timeout), and waits for those that are missing at its end. If all are listed by their keys, only
-    /// they are admitted.
-    pub fn listed(mut self, receivers: Vec<Listed>) -> Self {
+    /// The standing receivers that the session is for: those of a list, or all that trust the [key](Self::key) if it is empty. The
+    /// session is announced to them. With a list, it starts with all of them if they come within [`wait_timeout`](Self::wait_timeout),
+    /// and waits for those that are missing at its end; nobody else is admitted, except people if it is
+    /// [announced](Self::announce) to them, too. Each tells the group how its rule's command went, and the group ends when all have
+    /// done so, or after [`results_wait`](Self::results_wait).
+    pub fn to_standing(mut self, receivers: Vec<Listed>) -> Self {
         self.options.listed = receivers;
+        self.options.announce.get_or_insert_default().standing = true;
+        self.options.awaits_results.get_or_insert(RESULTS_WAIT);
         self
     }
 
-    /// The time for which the session waits for missing [listed](Self::listed) receivers when all others are done. Default: a year.
+    /// The time for which the session waits for missing [listed](Self::to_standing) receivers when all others are done. Default: a
+    /// year; but 10 s for a name that no receiver has had in this session, which may be mistyped.
     pub fn listed_wait(mut self, time: Duration) -> Self {
-        self.options.listed_wait = time;
+        self.options.listed_wait = Some(time);
+        self
+    }
+
+    /// The longest time for which the session waits at its end for the results of the commands of [standing
+    /// receivers](Self::to_standing). Default: 11 minutes, which is more than a command may take by default.
+    pub fn results_wait(mut self, time: Duration) -> Self {
+        self.options.awaits_results = Some(time);
         self
     }
 }
@@ -152,7 +182,7 @@ impl GroupBuilder {
     }
 
     /// The bytes of an object in each packet, 580 or more. Default: as many as the interface's MTU allows.
-    pub fn block_len(mut self, bytes: u16) -> Self {
+    pub fn block(mut self, bytes: u16) -> Self {
         self.options.block_len = Some(bytes);
         self
     }

@@ -80,7 +80,11 @@ impl Judge<'_> {
                 is_ipv4,
                 |what| matches!(what, What::Length { bytes: other, is_group: true } if other >= bytes),
             );
-            let is_limited = |pair: &Pair| longer.iter().all(|test| self.got(*pair, *test) == 0);
+            // The later fragments of a packet have no ports, so rules that let ports pass drop them.
+            let is_explained =
+                |pair: &Pair| self.firewall_of(*pair).is_some() && bytes > self.seen.hosts[pair.0].mtu;
+            let is_limited =
+                |pair: &Pair| !is_explained(pair) && longer.iter().all(|test| self.got(*pair, *test) == 0);
             let lost: BTreeSet<_> = tried.iter().copied().filter(is_limited).collect();
             for fault in self.places().faults(&lost, &tried) {
                 if !known.insert((fault.blame.clone(), is_ipv4)) {

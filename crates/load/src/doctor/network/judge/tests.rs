@@ -1,13 +1,21 @@
 //! Judgements of runs that are made up: first a sound one, then with one thing wrong.
 
 use super::{
-    super::message::{Ear, Host, Visited},
+    super::{
+        groups::Groups,
+        message::{Ear, Host, Visited},
+    },
     *,
 };
 use crate::doctor::host::Querier;
 
 /// Hosts a, b and c on LAN x, and d and e on LAN y, with one router between them.
 const LANS: [&str; 5] = ["x", "x", "x", "y", "y"];
+
+/// The groups of the run: with some that it has drawn.
+fn groups() -> Groups {
+    Groups::of_run(7, &[])
+}
 
 /// What the network does with a packet of a test from one host to another: the packets that arrive, how often each, and the hop limit.
 type Network<'a> = &'a dyn Fn(&Test, Pair) -> (u32, u32, u8);
@@ -17,7 +25,7 @@ fn sound(test: &Test, (from, to): Pair) -> (u32, u32, u8) {
     let hop_limit = plan::HOP_LIMIT - u8::from(is_far);
     let sent = sent(test);
     match test.what {
-        What::Scope(place) if is_far && GROUPS[place].is_link_local => (0, 0, 0),
+        What::Scope(place) if is_far && groups()[place].is_link_local => (0, 0, 0),
         // The first host of each LAN joins.
         What::JoinedBySome if !matches!(to, 0 | 3) => (0, 0, 0),
         _ => (sent, 1, hop_limit),
@@ -40,7 +48,7 @@ fn host(index: usize) -> Host {
 /// What is seen of this network. Programs get what arrives.
 fn seen(network: Network) -> Observation {
     let hosts: Vec<_> = (0..LANS.len()).map(host).collect();
-    let tests = plan::tests(&hosts);
+    let tests = plan::tests(&hosts, &groups());
     let ears = (0..hosts.len()).map(|to| {
         let heard = |from: usize| {
             let tests = tests.iter().enumerate();
@@ -86,6 +94,7 @@ fn seen(network: Network) -> Observation {
         ears: ears.collect(),
         examined: vec![(Vec::new(), queriers); hosts.len()],
         hosts,
+        groups: groups(),
         tests,
         ..Observation::default()
     }
@@ -160,8 +169,8 @@ fn a_sound_network_has_no_finding() {
     let seen = seen(&sound);
     assert_eq!(judged(&seen), []);
     let matrix = Matrix::of(&seen);
-    assert_eq!((matrix.len(), matrix[0].ipv4, matrix[0].hops), (20, Some((6, 6)), Some(0)));
-    assert_eq!((matrix[3].to.as_str(), matrix[3].ipv4, matrix[3].hops), ("e", Some((5, 5)), Some(1)));
+    assert_eq!((matrix.len(), matrix[0].ipv4, matrix[0].hops), (20, Some((13, 13)), Some(0)));
+    assert_eq!((matrix[3].to.as_str(), matrix[3].ipv4, matrix[3].hops), ("e", Some((12, 12)), Some(1)));
 }
 
 #[test]
@@ -286,13 +295,17 @@ fn lengths_and_scopes_that_do_not_pass_are_named() {
     };
     assert_eq!(judged(&seen(&short)), [(Kind::SizeLimit, routers())]);
     let local = |test: &Test, pair: Pair| match test.what {
-        What::Scope(0) if is_crossing(pair) => (0, 0, 0),
+        What::Scope(place) if groups()[place].name == groups()[0].name && is_crossing(pair) => (0, 0, 0),
         _ => sound(test, pair),
     };
     assert_eq!(judged(&seen(&local)), [(Kind::Scope, routers())]);
     // Lengths and rates are tested with a group of the scope that is filtered here.
     let filtered = |test: &Test, pair: Pair| match test.what {
-        What::Scope(place) if place == main(test.is_ipv4) && is_crossing(pair) => (0, 0, 0),
+        What::Scope(place)
+            if groups()[place].name == groups()[main(test.is_ipv4)].name && is_crossing(pair) =>
+        {
+            (0, 0, 0)
+        }
         What::Length { is_group: true, .. } | What::Rate { is_group: true, .. } if is_crossing(pair) => {
             (0, 0, 0)
         }
@@ -331,7 +344,7 @@ fn a_filter_of_headers_is_between_the_last_hop_that_answers_and_the_next() {
 #[test]
 fn an_old_querier_explains_that_source_specific_groups_do_not_arrive() {
     let without = |test: &Test, pair: Pair| match test.what {
-        What::Scope(place) if GROUPS[place].is_source_specific && test.is_ipv4 && is_crossing(pair) => {
+        What::Scope(place) if groups()[place].is_source_specific && test.is_ipv4 && is_crossing(pair) => {
             (0, 0, 0)
         }
         _ => sound(test, pair),
@@ -341,6 +354,45 @@ fn an_old_querier_explains_that_source_specific_groups_do_not_arrive() {
     let querier = Blame::Querier { address: [10, 0, 0, 9].into() };
     seen.examined[0].0.push(Finding::problem(Kind::OldQuerier, querier.clone(), "IGMPv1"));
     assert_eq!(judged(&seen), [(Kind::OldQuerier, querier)]);
+}
+
+#[test]
+fn some_groups_of_a_scope_that_do_not_arrive_are_told_apart_from_the_scope() {
+    let drawn = groups().siblings(0).nth(1).unwrap();
+    let some = |test: &Test, pair: Pair| match test.what {
+        What::Scope(place) if place == drawn && is_crossing(pair) => (0, 0, 0),
+        _ => sound(test, pair),
+    };
+    let found = findings(&seen(&some));
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!((found[0].kind, &found[0].blame), (Kind::SomeGroups, &routers()));
+    let (lost, passed) = found[0].seen.split_once(" not arrive ").unwrap();
+    assert!(lost.contains(&format!("{} does", groups()[drawn].address)), "{lost}");
+    assert!(passed.contains("239.255.77.84 and "), "{passed}");
+}
+
+#[test]
+fn rules_of_a_host_that_drop_groups_explain_its_fragments() {
+    let no_fragments = |test: &Test, pair: Pair| match test.what {
+        What::Length { bytes, is_group: true } if bytes > 1500 && pair.1 == 1 => (0, 0, 0),
+        What::Header(Header::Fragment) if pair.1 == 1 => (0, 0, 0),
+        _ => sound(test, pair),
+    };
+    let mut seen = seen(&no_fragments);
+    assert!(judged(&seen).iter().all(|(kind, _)| *kind == Kind::Fragments));
+    seen.examined[1].0.push(Finding::problem(Kind::HostFirewall, of_host("b"), "the rule x drops UDP"));
+    assert_eq!(judged(&seen), [(Kind::HostFirewall, of_host("b"))]);
+}
+
+#[test]
+fn hosts_that_share_no_family_have_tested_nothing() {
+    let mut seen = seen(&sound);
+    assert!(seen.has_tested());
+    for (number, host) in seen.hosts.iter_mut().enumerate() {
+        host.addresses.retain(|address| address.is_ipv4() == (number == 0));
+    }
+    seen.gone.extend([2, 3, 4]);
+    assert!(!seen.has_tested());
 }
 
 #[test]
@@ -370,7 +422,7 @@ fn a_group_that_a_host_could_not_join_is_its_own_fault() {
         _ => sound(test, pair),
     };
     let mut seen = seen(&not_joined);
-    seen.ears[1].refused.push(format!("{}: No buffer space available", GROUPS[4].address));
+    seen.ears[1].refused.push(format!("{}: No buffer space available", groups()[4].address));
     assert_eq!(judged(&seen), [(Kind::SmallLimit, of_host("b"))]);
 }
 

@@ -1,6 +1,6 @@
 //! How soon groups come after a join, and for how long they still come after a leave.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use super::{
     super::{message::Visited, seen::STILL, visit},
@@ -31,11 +31,17 @@ impl Judge<'_> {
         let visit = self.seen.visit(pair, is_ipv4);
         // Whoever has not made its visit to the end says nothing of anybody.
         let has_made_it = !self.seen.ears[pair.1].visits.is_empty();
-        if visit.is_some_and(|visit| visit.is_flooded) || !has_made_it {
+        if visit.is_some_and(|visit| visit.is_flooded) || !has_made_it || self.has_refused(pair.1, is_ipv4) {
             return None;
         }
         let join_ms = visit.and_then(|visit| visit.join_ms);
         Some(join_ms.is_none_or(|join_ms| join_ms > SLOW_JOIN_MS))
+    }
+
+    /// Whether a host's kernel let it join no more groups of a family.
+    fn has_refused(&self, host: usize, is_ipv4: bool) -> bool {
+        let family = |why: &String| why.split_once(": ").and_then(|(group, _)| group.parse::<IpAddr>().ok());
+        self.seen.ears[host].refused.iter().filter_map(family).any(|group| group.is_ipv4() == is_ipv4)
     }
 
     /// Whether packets still come when the host has left the group for a time. `None`: it is not known.

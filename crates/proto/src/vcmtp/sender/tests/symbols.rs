@@ -16,13 +16,34 @@ fn blocks_are_sent_again_when_symbols_for_the_group_and_for_one_receiver_are_use
     lack(&mut bench, B, 1, Lack { source_block: 0, lacking: 1, next: 200 });
     let mut next = 200;
     while bench.to(B).is_empty() {
-        lack(&mut bench, B, 0, Lack { source_block: 0, lacking: 200, next });
+        // Some of the group's symbols reach it now and then.
+        lack(&mut bench, B, 0, Lack { source_block: 0, lacking: 200 - next / 200 % 2, next });
         next += 200;
         assert!(next < 200_000, "it asks again and again");
         bench.group();
     }
     lack(&mut bench, B, 0, Lack { source_block: 0, lacking: 200, next });
     assert!(bench.to(B).starts_with("data again 0 0..200, data again 0 200..400"));
+}
+
+/// Before, the group was sent symbols for it until their numbers were used up.
+#[test]
+fn a_receiver_that_gets_nothing_of_two_rounds_is_sent_symbols_for_itself() {
+    let mut bench = Bench::of(SenderConfig { fec: Some(Share::Auto), ..Bench::config() });
+    bench.out(20_000, &[A, B]);
+    bench.send(20_000);
+    bench.group();
+    // With this one, it tells nothing new of its losses: it does not seem hopeless.
+    lack(&mut bench, B, 1, Lack { source_block: 0, lacking: 1, next: 200 });
+    bench.group();
+    let mut told = String::new();
+    for next in [200, 400, 600] {
+        assert_eq!(told, "", "the group is tried first");
+        lack(&mut bench, B, 0, Lack { source_block: 0, lacking: 200, next });
+        bench.group();
+        told = bench.to(B);
+    }
+    assert!(told.starts_with("symbols 0/0 "), "{told}");
 }
 
 /// Found by seed 55 of `lab faults`: a receiver that had lost much more than the others was to have its blocks apart, and

@@ -1,0 +1,336 @@
+//! `--rate auto` and `--rate tfmcc`: carries out the decisions of congestion control. Each group has its own.
+
+use std::time::Duration;
+
+use tracing::trace;
+use treecast_proto::{
+    Instant, Step,
+    group_rate::{GroupView, Order},
+    object::ReceiverId,
+    tfmcc::{self, Cause, PaceReport, SenderConfig, SenderInput},
+};
+use treecast_wire::{header::FileId, message::Message};
+
+use super::{
+    super::{
+        super::{MOST_CODED_BPS, Plan, Rate, RateProgress, SendError, peer::Peer},
+        core::Core,
+    },
+    Lane, Lanes,
+};
+use crate::{SESSION_LOG as LOG, pacer, udp::frames_in_super_packet};
+
+/// The congestion control, and what of it is in force.
+#[derive(Debug)]
+pub(super) struct Congestion {
+    machine: tfmcc::Sender,
+    /// The rate and the number of copies that the pacer knows.
+    applied: (u64, u64),
+    /// Whether no receiver hears the group.
+    is_unheard: bool,
+    /// As many packets leave at once, if the host is not late.
+    packets_a_run: usize,
+}
+
+impl Congestion {
+    /// Creates congestion control. `None` at a constant rate.
+    pub fn new(plan: &Plan) -> Option<Self> {
+        let Rate::Auto { control, floor_bps } = plan.options.rate else { return None };
+        let config = SenderConfig { control, packet_bytes: plan.packet_bytes() as u32, floor_bps };
+        Some(Self {
+            machine: tfmcc::Sender::new(config),
+            applied: (0, 0),
+            is_unheard: false,
+            packets_a_run: 1,
+        })
+    }
+}
+
+impl Lane {
+    /// What is known of the group, which has yet to be sent so many bytes of objects.
+    fn view(&self, unsent_bytes: u64) -> GroupView {
+        let Some(congestion) = &self.congestion else { return GroupView::default() };
+        let view = congestion.machine.view(Duration::MAX);
+        let unsent = unsent_bytes as f64 * 8.0;
+        let rest = Duration::try_from_secs_f64(unsent / view.rate_bps.max(1) as f64);
+        GroupView { rest: rest.unwrap_or(view.rest), ..view }
+    }
+}
+
+impl Lanes {
+    /// Notes that a receiver has come.
+    pub fn joined(
+        &mut self,
+        now: Instant,
+        receiver: ReceiverId,
+        peer: &Peer,
+        round_trip: Option<Duration>,
+        core: &mut Core<'_>,
+    ) {
+        let who = peer.identity();
+        let input = SenderInput::Joined { receiver: receiver.number(), who, round_trip };
+        self.congestion(now, peer.group, input, core);
+        if let Some(placing) = &mut self.placing {
+            placing.joined(now, receiver, who);
+        }
+    }
+
+    /// Notes that a receiver of this group has left.
+    pub fn left(&mut self, now: Instant, receiver: ReceiverId, group: u8, core: &mut Core<'_>) {
+        self.congestion(now, group, SenderInput::Left { receiver: receiver.number() }, core);
+        if let Some(placing) = &mut self.placing {
+            placing.left(receiver);
+        }
+    }
+
+    /// Notes that a receiver is in another group than `before` from now on.
+    pub fn moved(
+        &mut self,
+        now: Instant,
+        receiver: ReceiverId,
+        (before, peer): (u8, &Peer),
+        core: &mut Core<'_>,
+    ) {
+        let number = receiver.number();
+        let gone = if peer.group > before {
+            SenderInput::Slowed { receiver: number }
+        } else {
+            SenderInput::Left { receiver: number }
+        };
+        self.congestion(now, before, gone, core);
+        let (who, round_trip) = (peer.identity(), peer.round_trip());
+        let input = SenderInput::Joined { receiver: number, who, round_trip };
+        self.congestion(now, peer.group, input, core);
+        if let Some(placing) = &mut self.placing {
+            placing.moved(now, receiver, peer.group);
+        }
+    }
+
+    /// Has a slower group that nobody listens to begin as at the start.
+    pub fn restart(&mut self, group: u8, plan: &Plan) {
+        if group > 0 {
+            self.lane(group).congestion = Congestion::new(plan);
+        }
+    }
+
+    /// Takes what a receiver of this group says of its path. Returns whether it is time to look who belongs into which group.
+    pub fn congestion_report(
+        &mut self,
+        now: Instant,
+        from: ReceiverId,
+        group: u8,
+        report: PaceReport,
+        core: &mut Core<'_>,
+    ) -> bool {
+        self.congestion(now, group, SenderInput::Report { from: from.number(), report }, core);
+        let Some(congestion) = self.lane(group).congestion.as_ref() else { return false };
+        let limit = congestion.machine.limit();
+        trace!(
+            target: LOG,
+            receiver = from.number(),
+            group,
+            followed = limit.receiver,
+            received_bps = report.received_bps,
+            queue_us = report.queue_us,
+            lost_ppm = report.lost_ppm,
+            bears_bps = report.rate_bps,
+            was_limited = report.is_limited,
+            round_trip_us = limit.round_trip.as_micros() as u64,
+            phase = ?limit.phase,
+            rate_bps = congestion.machine.rate_bps(),
+            "report of a path"
+        );
+        let bears_bps = congestion.machine.borne_bps(from.number(), &report);
+        let placing = self.placing.as_mut().zip(bears_bps);
+        placing.is_some_and(|(placing, bears_bps)| placing.note_limit(now, from, bears_bps))
+    }
+
+    /// Notes that a receiver of the first group has asked for something again. Its reports are held against that.
+    pub fn congestion_asked(&mut self, now: Instant, from: ReceiverId, group: u8, core: &mut Core<'_>) {
+        let bytes = core.machine.vcmtp_mut().map_or(0, |machine| machine.take_asked(from));
+        if bytes > 0 && group == 0 {
+            self.congestion(now, 0, SenderInput::Asked { receiver: from.number(), bytes }, core);
+        }
+    }
+
+    /// Notes bytes of IP packets that have left for a group, in all copies, and those that mend its receivers' copies.
+    pub(super) fn note_sent(
+        &mut self,
+        now: Instant,
+        group: u8,
+        (group_bytes, repair_bytes): (u64, u64),
+        core: &mut Core<'_>,
+    ) {
+        let copies = self.copies(group);
+        let (group_bytes, repair_bytes) = (group_bytes.div_ceil(copies), repair_bytes.div_ceil(copies));
+        self.congestion(now, group, SenderInput::Sent { group_bytes, repair_bytes }, core);
+    }
+
+    fn congestion(&mut self, now: Instant, group: u8, input: SenderInput, core: &mut Core<'_>) {
+        if let Some(congestion) = &mut self.lane(group).congestion {
+            congestion.machine.handle(now, input);
+            self.apply_rate(now, group, core);
+            self.note_hearing(now, group, core);
+        }
+    }
+
+    /// Tells a group what it should know. Returns when there will be more.
+    pub(super) fn tell_pace(
+        &mut self,
+        now: Instant,
+        group: u8,
+        core: &mut Core<'_>,
+    ) -> Result<Option<Instant>, SendError> {
+        // Copies of the packet before go first.
+        while !self.has_copies(group)
+            && let Some(congestion) = &mut self.lane(group).congestion
+        {
+            match congestion.machine.poll(now) {
+                Step::Transmit(pace) => {
+                    let session = FileId::new(self.sizes.session, 0);
+                    self.send_message(now, group, session, &Message::Pace(pace), core)?;
+                }
+                Step::Wait(deadline, _) => {
+                    self.apply_rate(now, group, core);
+                    self.note_hearing(now, group, core);
+                    return Ok(deadline);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The pacer counts all copies of a packet; the rate is each one's.
+    pub fn apply_rate(&mut self, now: Instant, group: u8, core: &mut Core<'_>) {
+        let copies = self.copies(group);
+        let (packet_bytes, datagram_len) = (self.sizes.packet_bytes, self.sizes.datagram_len);
+        let Some(congestion) = &mut self.lane(group).congestion else { return };
+        let (rate, cause) = (congestion.machine.rate_bps(), congestion.machine.limit().cause);
+        let applied = std::mem::replace(&mut congestion.applied, (rate, copies));
+        // Symbols go to the first group alone.
+        if let Some(machine) = core.machine.vcmtp_mut().filter(|_| group == 0) {
+            machine.set_may_code(rate <= MOST_CODED_BPS);
+            machine.set_finding_rate(cause == Cause::Start);
+        }
+        if applied == (rate, copies) {
+            return;
+        }
+        let limit = frames_in_super_packet(datagram_len);
+        let packets = pacer::packets_per_smooth_run(rate, packet_bytes, limit);
+        congestion.packets_a_run = packets;
+        self.set_run(group, packets, core);
+        let run_bytes = packets as u64 * packet_bytes;
+        self.lane(group).pacer.set_rate(now, rate.saturating_mul(copies), run_bytes);
+    }
+
+    /// What is due already leaves at once: a host that wakes late cannot afford to wake all receivers for each packet.
+    pub fn take_late_run(&mut self, now: Instant, core: &mut Core<'_>) {
+        let copies = self.copies(0);
+        let lane = self.lane(0);
+        let Some(least) = lane.congestion.as_ref().map(|congestion| congestion.packets_a_run) else {
+            return;
+        };
+        let Some(due) = lane.pacer.due_bytes(now) else { return };
+        let limit = frames_in_super_packet(self.sizes.datagram_len);
+        let due = usize::try_from(due / copies / self.sizes.packet_bytes).unwrap_or(limit);
+        self.set_run(0, due.clamp(least, limit.max(least)), core);
+    }
+
+    /// Sets how many packets leave at once for a group.
+    fn set_run(&mut self, group: u8, packets: usize, core: &mut Core<'_>) {
+        self.lane(group).run_bytes = packets as u64 * self.sizes.packet_bytes;
+        if let Some(machine) = core.machine.vcmtp_mut() {
+            machine.set_max_run_len(group, (packets * usize::from(self.sizes.block_len)) as u32);
+        }
+    }
+
+    /// The number of copies in which a packet to a group leaves.
+    pub fn copies(&self, group: u8) -> u64 {
+        let lane = self.group.way.copies().get(usize::from(group));
+        lane.map_or(1, |lane| lane.targets().len().max(1)) as u64
+    }
+
+    /// Takes note of whether anybody hears a group. Slower groups follow the first one.
+    fn note_hearing(&mut self, now: Instant, group: u8, core: &mut Core<'_>) {
+        let Some(congestion) = self.lane(group).congestion.as_mut().filter(|_| group == 0) else { return };
+        let is_unheard = congestion.machine.is_unheard(now);
+        if std::mem::replace(&mut congestion.is_unheard, is_unheard) == is_unheard {
+            return;
+        }
+        core.wake();
+        if let Some(machine) = core.machine.vcmtp_mut() {
+            machine.set_unheard(is_unheard);
+        }
+        if is_unheard && let Some(line) = self.unheard_line.take() {
+            core.warn(line);
+        }
+    }
+
+    /// Whether no receiver hears the first group.
+    pub fn is_unheard(&self) -> bool {
+        self.lanes[0].congestion.as_ref().is_some_and(|congestion| congestion.is_unheard)
+    }
+
+    /// Whether a group's rate is still sought, as at the start.
+    pub fn is_sought(&mut self, group: u8) -> bool {
+        let congestion = self.lane(group).congestion.as_ref();
+        congestion.is_some_and(|congestion| congestion.machine.limit().cause == Cause::Start)
+    }
+
+    /// Looks who belongs into which group. Returns the receivers to call to another group. `unsent_bytes` says how much a group has yet to
+    /// be sent, and `group_of` which group a receiver of this number is in. Receivers who left are in none.
+    pub fn place(
+        &mut self,
+        now: Instant,
+        unsent_bytes: impl Fn(u8) -> u64,
+        group_of: impl Fn(u32) -> Option<u8>,
+        core: &mut Core<'_>,
+    ) -> Vec<(u32, u8)> {
+        let views: Vec<_> =
+            (0..).zip(&self.lanes).map(|(group, lane)| lane.view(unsent_bytes(group))).collect();
+        let Some(placing) = &mut self.placing else { return Vec::new() };
+        let orders = placing.look(now, &views);
+        for (group, lane) in (0..).zip(&mut self.lanes) {
+            if let Some(congestion) = &mut lane.congestion {
+                congestion.machine.ask(placing.asks(group));
+            }
+        }
+        let mut calls = Vec::new();
+        for order in orders {
+            match order {
+                Order::Call { receiver, group } => calls.push((receiver, group)),
+                Order::LeaveOut { receiver } => {
+                    if let Some(group) = group_of(receiver) {
+                        self.congestion(now, group, SenderInput::Slowed { receiver }, core);
+                    }
+                }
+            }
+        }
+        calls
+    }
+
+    /// The first group's rate and what limits it, for those who watch.
+    /// `name_of` knows receivers by their number.
+    pub fn rate_progress(&self, name_of: impl Fn(u32) -> Option<String>) -> Option<RateProgress> {
+        let machine = &self.lanes[0].congestion.as_ref()?.machine;
+        let limit = machine.limit();
+        Some(RateProgress {
+            rate_bps: machine.rate_bps(),
+            receiver: limit.receiver.and_then(name_of),
+            why: match limit.cause {
+                Cause::Start => "start",
+                Cause::Loss => "loss",
+                Cause::Growth => "growth",
+                Cause::Unused => "unused",
+                Cause::Floor => "floor",
+                Cause::Delivered => "delivered",
+                Cause::Probe => "probe",
+                Cause::Queue => "queue",
+            }
+            .to_owned(),
+            loss: limit.loss,
+            round_trip: limit.round_trip,
+            queue: limit.queue,
+        })
+    }
+}
