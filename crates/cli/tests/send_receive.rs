@@ -565,6 +565,7 @@ fn receivers_that_do_not_have_everything_in_time_are_given_up() {
         stopped.signal(libc::SIGCONT);
         let (code, told) = finish(stopped);
         assert_eq!(code, Some(1), "{limit}: {told}");
+        assert!(told.contains("it did not have everything"), "it is told why: {limit}: {told}");
     }
 }
 

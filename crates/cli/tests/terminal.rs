@@ -22,7 +22,8 @@ struct Typed {
 
 impl Typed {
     fn start(scratch: &Scratch, args: &[&str]) -> Self {
-        let words: Vec<_> = [env!("CARGO_BIN_EXE_treecast")].iter().chain(args).copied().collect();
+        // `script` starts a shell. One that stayed in between would take Ctrl-C, too, and its end would be taken for the program's.
+        let words: Vec<_> = ["exec", env!("CARGO_BIN_EXE_treecast")].iter().chain(args).copied().collect();
         let mut command = std::process::Command::new("script");
         command.args(["--quiet", "--return", "--command", &words.join(" "), "/dev/null"]);
         command.env("XDG_STATE_HOME", scratch.path("state")).env("TERM", "xterm");

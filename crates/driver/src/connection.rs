@@ -24,7 +24,7 @@ use crate::security::{
 };
 use pulse::Pulse;
 use secure::Secure;
-use treecast_host::{option, stream::Quiet};
+use treecast_host::{option, stream::Quiet, tcp_info};
 
 /// Time within which each end of a connection says something, if only that it lives. A receiver does so while an object is
 /// under way, and its sender at any time.
@@ -32,6 +32,9 @@ pub const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// Output beyond this is not accepted before some is written: what one connection may hold in memory.
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;
+
+/// How often [`Connection::part`] reads in one call, each time up to one packet of the longest kind.
+const PARTING_READS: usize = 64;
 
 /// How an alert of TLS begins (RFC 8446, 5.1), the answer of a secure sender to whoever takes it for a plain one.
 const TLS_ALERT: [u8; 2] = [21, 3];
@@ -121,7 +124,20 @@ pub struct Connection {
     parsed: usize,
     output: Vec<u8>,
     written: usize,
+    /// Whether nothing more will be written, and the other end is told.
+    is_finished: bool,
     pulse: Pulse,
+}
+
+/// How far a connection has come that ends with a last word ([`Connection::part`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parting {
+    /// Something still has to be written, or is on its way.
+    Speaking,
+    /// The other end's kernel has the last word.
+    Told,
+    /// The other end has closed the connection, or it is lost.
+    Gone,
 }
 
 impl Connection {
@@ -171,7 +187,18 @@ impl Connection {
         bound_retransmission_timeout(&stream);
         let peer = canonical(stream.peer_addr()?);
         let (input, output, pulse) = (Vec::new(), Vec::new(), Pulse::default());
-        Ok(Self { stream, secure: None, peer, max_payload, input, parsed: 0, output, written: 0, pulse })
+        Ok(Self {
+            stream,
+            secure: None,
+            peer,
+            max_payload,
+            input,
+            parsed: 0,
+            output,
+            written: 0,
+            is_finished: false,
+            pulse,
+        })
     }
 
     /// Restarts TCP's congestion control if it has come to a halt. Call this several times a second.
@@ -327,11 +354,38 @@ impl Connection {
 
     /// Announces to the other side that nothing more will be written.
     pub fn finish(&mut self) {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return;
+        }
         if let Some(secure) = &mut self.secure {
             secure.finish(&mut self.stream);
         }
         // The other side may have closed before; then nothing is left to say.
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
+    }
+
+    /// Goes on with the end of a connection whose last word is queued: writes the rest, then shuts this end for writing, and discards
+    /// what comes. A socket that is closed with unread input resets the connection, and what was written before is lost.
+    pub fn part(&mut self) -> Parting {
+        if !self.is_finished {
+            match self.flush() {
+                Ok(true) => self.finish(),
+                Ok(false) => {}
+                Err(_) => return Parting::Gone,
+            }
+        }
+        // Who writes without end must not hold this end up.
+        for _ in 0..PARTING_READS {
+            let more = self.read();
+            self.parsed = self.input.len();
+            match more {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => return Parting::Gone,
+            }
+        }
+        let is_told = self.is_finished && tcp_info::has_delivered(&self.stream);
+        if is_told { Parting::Told } else { Parting::Speaking }
     }
 
     fn compact(&mut self) {
@@ -470,6 +524,44 @@ mod tests {
         far.stream.shutdown(std::net::Shutdown::Write).unwrap();
         let end = read_until(&mut near, |_| None::<()>).unwrap_err();
         assert!(matches!(end, ConnectionError::CutOff), "{end}");
+    }
+
+    /// The receiver has written what nobody reads any more, and reads slowly.
+    #[test]
+    fn the_last_word_arrives_however_much_is_under_way_both_ways() {
+        let (mut near, mut far, _) = secure_pair(true);
+        assert!(shake_hands(&mut near, &mut far).iter().all(Option::is_none));
+        let word = Message::Failed(Reason::new("too slow"));
+        let kind = treecast_wire::header::PacketType::RetransmittedData;
+        for sequence in 0.. {
+            let header = Header { file_id: FileId(1), sequence, payload_len: 60_000, kind, number: 0 };
+            far.queue(&[&header.to_bytes()[..], &[7; 60_000]].concat());
+            if !far.flush().unwrap() {
+                break;
+            }
+        }
+        near.queue(&Message::Goodbye.to_packet(FileId(3)).repeat(1000));
+        assert!(near.flush().unwrap());
+        far.queue(&word.to_packet(FileId(3)));
+        assert_eq!(far.part(), Parting::Speaking);
+        let (mut found, mut told) = (None, false);
+        let end = loop {
+            told |= far.part() != Parting::Speaking;
+            match near.read() {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+            while let Some((header, payload)) = near.next_packet().unwrap() {
+                found = Message::parse(&header, payload).ok();
+            }
+        };
+        assert!(matches!(end, ConnectionError::Closed), "{end}");
+        assert_eq!(found, Some(word));
+        drop(near);
+        while far.part() != Parting::Gone {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(told, "who parts is told that it has arrived");
     }
 
     /// A process that is killed has read its input or has not.

@@ -19,6 +19,12 @@ pub fn retransmission_timeout(connection: &impl AsFd) -> Option<Duration> {
     read(connection).map(|info| Duration::from_micros(info.tcpi_rto.into()))
 }
 
+/// Whether the other end's kernel has everything that was written, the end of the connection included. False if the kernel does not
+/// tell.
+pub fn has_delivered(connection: &impl AsFd) -> bool {
+    read(connection).is_some_and(|info| info.tcpi_unacked == 0 && info.tcpi_notsent_bytes == 0)
+}
+
 /// The progress of a connection, by the kernel's counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {

@@ -5,6 +5,7 @@ mod config;
 mod core;
 mod door;
 mod events;
+mod farewells;
 mod kind;
 mod lanes;
 mod local;
@@ -33,6 +34,7 @@ use treecast_wire::header::FileId;
 use self::{
     core::{Core, Figures},
     door::Door,
+    farewells::Farewells,
     kind::Kind,
     lanes::Lanes,
     objects::Objects,
@@ -68,6 +70,7 @@ pub(super) struct Session<'a> {
     lanes: Lanes,
     objects: Objects,
     peers: Peers,
+    farewells: Farewells,
     /// The receiver whose connection was served last.
     last_served: ReceiverId,
     /// Announces the session on the network. `None` if nobody asks for that.
@@ -86,6 +89,7 @@ impl<'a> Session<'a> {
             lanes: Lanes::open(&plan, clock.now())?,
             kind,
             peers: Peers::default(),
+            farewells: Farewells::default(),
             last_served: ReceiverId(0),
             announcing: None,
             objects,
@@ -172,6 +176,7 @@ impl<'a> Session<'a> {
             let has_feed = self.objects.has_feed();
             self.kind.look(now, &mut self.plan, &mut self.lanes, has_feed, &mut self.core)?;
             self.give_up_if_due(now);
+            self.farewells.look(now);
             self.objects.look_at_feed(now, &mut self.core);
             self.objects.manifests.sign_if_due(now, &mut self.core);
             // The first packet goes where receivers are by now.
@@ -255,11 +260,13 @@ impl<'a> Session<'a> {
         let expiry = self.objects.next_expiry();
         let (unsigned, stop) = (self.objects.manifests.deadline(), self.core.figures.stops_at);
         let given_up = self.gives_up_at().filter(|at| *at > now);
-        let deadlines = [machine, start, progress, kind, expiry, unsigned, stop, given_up];
+        let farewells = self.farewells.deadline();
+        let deadlines = [machine, start, progress, kind, expiry, unsigned, stop, given_up, farewells];
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {
+        self.farewells.settle();
         // The next sender of the session sends what receivers lack that are away.
         let away_since = self.peers.away_since(now, &self.plan);
         self.objects.settle_kept(away_since);

@@ -60,11 +60,7 @@ impl Session<'_> {
 
     /// Closes the old connection of a receiver that has come back before that was found to be lost.
     fn replace(&mut self, receiver: ReceiverId) {
-        let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        if let Some(connection) = &mut peer.link.connection {
-            let reason = "another receiver with its key and name has come";
-            say_put_out(connection, self.plan.session, PutOutCode::Replaced, reason);
-        }
+        self.say_put_out(receiver, PutOutCode::Replaced, "another receiver with its key and name has come");
         self.disconnect(receiver, "it has come again, over another connection");
     }
 
@@ -112,7 +108,8 @@ impl Session<'_> {
 
     /// Says why, as far as the other side can read it.
     fn refuse(&mut self, mut connection: Connection, code: PutOutCode, reason: String) {
-        say_put_out(&mut connection, self.plan.session, code, &reason);
+        let word = Message::PutOut(PutOut::new(code, reason.as_str()));
+        say_last(&mut connection, self.plan.session, &word);
         // Of those that the session is not for there may be a thousand, who have done nothing wrong.
         if let Some(door) = self.kind.door().filter(|_| code != PutOutCode::NotMeant) {
             door.note_refusal(self.clock.now(), connection.peer(), reason, &mut self.core);
@@ -124,8 +121,8 @@ impl Session<'_> {
 impl Session<'_> {
     /// Takes what a receiver has sent.
     pub(super) fn read(&mut self, receiver: ReceiverId) {
-        let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        let Some(connection) = &mut peer.link.connection else { return };
+        let connection = self.peers.get_mut(&receiver).and_then(|peer| peer.link.connection.as_mut());
+        let Some(connection) = connection else { return self.farewells.hear(receiver) };
         match connection.read() {
             Ok(_) => self.take_messages(receiver),
             Err(error) => self.disconnect(receiver, &error.to_string()),
@@ -269,12 +266,19 @@ impl Session<'_> {
         self.peers.merge_departed(&mut self.core);
     }
 
+    /// Takes the connection of a receiver that is served no more, and says why. It closes when the receiver has read that.
+    pub(super) fn say_put_out(&mut self, receiver: ReceiverId, code: PutOutCode, reason: &str) {
+        let connection = self.peers.get_mut(&receiver).and_then(|peer| peer.link.connection.take());
+        let Some(mut connection) = connection else { return };
+        let word = Message::PutOut(PutOut::new(code, reason));
+        connection.queue(&word.to_packet(FileId::new(self.plan.session, 0)));
+        self.farewells.begin(self.clock.now(), receiver, connection);
+    }
+
     /// Closes the connection of a receiver that the machine serves no more.
     pub(super) fn put_out(&mut self, receiver: ReceiverId, reason: &str) {
+        self.say_put_out(receiver, PutOutCode::Stalled, reason);
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        if let Some(mut connection) = peer.link.connection.take() {
-            say_put_out(&mut connection, self.plan.session, PutOutCode::Stalled, reason);
-        }
         if peer.link.lingers_until.is_some() {
             return;
         }
@@ -289,13 +293,7 @@ impl Session<'_> {
     }
 }
 
-/// The last word to a receiver that is not served: told if its connection takes it at once, for one that is stopped
-/// must not hold its sender up.
-pub(super) fn say_put_out(connection: &mut Connection, session: SessionId, code: PutOutCode, reason: &str) {
-    say_last(connection, session, &Message::PutOut(PutOut::new(code, reason)));
-}
-
-/// The last word to a receiver, as [`say_put_out`] says it.
+/// The last word to a receiver, told if its connection takes it at once.
 pub(super) fn say_last(connection: &mut Connection, session: SessionId, word: &Message) {
     connection.queue(&word.to_packet(FileId::new(session, 0)));
     // The event tells the same to whoever runs the sender.

@@ -13,8 +13,7 @@ use treecast_wire::{
 
 use super::{
     super::{GiveUp, SendError, Standing},
-    Session,
-    receivers::{say_last, say_put_out},
+    Session, farewells,
 };
 
 /// A session that sends everything in less time is not given up sooner for that.
@@ -59,10 +58,7 @@ impl Session<'_> {
         let after = now.saturating_duration_since(started).as_secs_f64();
         for receiver in late {
             let reason = format!("it did not have everything {after:.1} s after the session began");
-            let Some(peer) = self.peers.get_mut(&receiver) else { continue };
-            if let Some(connection) = &mut peer.link.connection {
-                say_put_out(connection, self.plan.session, PutOutCode::Ended, &reason);
-            }
+            self.say_put_out(receiver, PutOutCode::Ended, &reason);
             self.core.handle(now, SenderInput::Left { receiver, reason: reason.clone() });
             self.put_out(receiver, &reason);
         }
@@ -153,7 +149,9 @@ impl Session<'_> {
                 true => Message::Goodbye,
                 false => Message::PutOut(PutOut::new(code, why)),
             };
-            peer.link.connection.iter_mut().for_each(|connection| say_last(connection, session, &word));
+            let word = word.to_packet(FileId::new(session, 0));
+            peer.link.connection.iter_mut().for_each(|connection| connection.queue(&word));
         }
+        farewells::settle(self.peers.values_mut().filter_map(|peer| peer.link.connection.as_mut()));
     }
 }
