@@ -48,7 +48,7 @@ const CASES: &[Case] = &[
     (&["send", "--stall-limit", "2m30", "file"], &["'2m30'", "a time from 10s to 1d"]),
     (&["send", "--rate", "100MB", "file"], &["100MB is a size", "write 100M for bits", "100MB/s for bytes"]),
     (&["send", "--bwlimit", "5M", "file"], &["--bwlimit is an option of rsync", "--rate 50M"]),
-    (&["receive", "--delete", "x"], &["--delete is an option of rsync", "feed DIR --remove"]),
+    (&["receive", "--delete", "x"], &["--delete is an option of rsync", "receivers keep files"]),
     (&["load", "run", "--group", "ff15::1", "--rate", "450"], &["450 has no unit", "--pps 450", "450bit"]),
     (&["send", "--rate", "-5", "file"], &["'-5'", "like 500k"]),
     (&["send", "--fec", "-5%", "file"], &["'-5%'", "1% to 300%"]),

@@ -43,6 +43,8 @@ fn every_receiver_gets_every_file() {
         let receivers = [scratch.receive("a", &[]), scratch.receive("b", &[])];
         let told = finish_well(sender);
         assert!(told.starts_with("treecast2."), "the ticket is the first line: {told}");
+        let ticket = told.lines().next().unwrap_or_default();
+        assert!(told.contains(&format!("on another host: treecast receive {ticket}")), "{told}");
         receivers.into_iter().for_each(|receiver| drop(finish_well(receiver)));
         for (name, size) in sizes {
             for folder in ["a", "b"] {

@@ -271,6 +271,16 @@ mod tests {
         let mut coarse = good.clone();
         coarse[8..12].copy_from_slice(&(2 * LEAST_AVERAGE).to_be_bytes());
         assert!(ChunkIndex::parse(&coarse).is_none(), "another average than the object's size asks for");
+        // Lengths add up. A chunk of a quarter of the average is long enough, and a shorter one may only be the last.
+        let of_lens = |lens: &[u32]| {
+            let mut index =
+                format::head(LEAST_AVERAGE, lens.iter().map(|len| u64::from(*len)).sum()).to_vec();
+            let chunks = lens.iter().flat_map(|len| format::Chunk { len: *len, hash: [0; 32] }.to_bytes());
+            index.extend(chunks);
+            format::ChunkIndex::parse(&index).is_ok()
+        };
+        let least = LEAST_AVERAGE / 4;
+        assert!(of_lens(&[least, 5]) && !of_lens(&[least - 1, 5]) && !of_lens(&[least, 5, least]));
         let mut long = good;
         long.resize(MAX_INDEX_LEN as usize + ENTRY_LEN, 0);
         assert!(ChunkIndex::parse(&long).is_none());

@@ -309,6 +309,32 @@ mod tests {
     use super::*;
     use crate::temporary::TemporaryFolder;
 
+    /// An access list as Linux keeps it (posix_acl_xattr.h): version 2, then the entry's kind, permissions and user, each time.
+    #[test]
+    fn attributes_and_access_lists_are_found() {
+        let place = TemporaryFolder::new(&std::env::temp_dir(), "treecast-root-").unwrap();
+        let path = place.path().join("file");
+        fs::write(&path, "x").unwrap();
+        let found = || {
+            let Extended { has_access_list, has_attributes } = extended(File::open(&path).unwrap());
+            (has_access_list, has_attributes)
+        };
+        assert_eq!(found(), (false, false));
+        let set = |name: &str, value: &[u8]| {
+            rustix::fs::setxattr(&path, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+        };
+        set("user.note", b"x");
+        assert_eq!(found(), (false, true));
+        let nobody = u32::MAX;
+        let entries =
+            [(1_u16, 6_u16, nobody), (2, 4, 12_345), (4, 4, nobody), (0x10, 4, nobody), (0x20, 4, nobody)];
+        let entries = entries.map(|(kind, permissions, user)| {
+            [&kind.to_le_bytes()[..], &permissions.to_le_bytes(), &user.to_le_bytes()].concat()
+        });
+        set("system.posix_acl_access", &[&2_u32.to_le_bytes()[..], &entries.concat()].concat());
+        assert_eq!(found(), (true, true));
+    }
+
     #[test]
     fn only_regular_files_are_opened_and_only_what_is_meant_is_removed() {
         let place = TemporaryFolder::new(&std::env::temp_dir(), "treecast-root-").unwrap();

@@ -13,6 +13,7 @@ pub mod chunk_index;
 pub mod code;
 pub mod datagram;
 mod destination_options;
+pub mod dns;
 mod enums;
 mod error;
 mod field;

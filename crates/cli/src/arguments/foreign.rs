@@ -58,7 +58,7 @@ const MEANINGS: &[Meaning] = &[
     (
         &["--delete", "--delete-after", "--del"],
         "rsync",
-        "`feed DIR --remove` has receivers remove what is removed from the folder",
+        "leave it out: receivers keep files that the folder no longer has",
     ),
     (
         &["--archive", "--perms", "--times", "--recursive", "--links"],

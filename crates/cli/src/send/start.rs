@@ -44,3 +44,22 @@ impl StartArgs {
         self.wait.unwrap_or((named as u32).max(DEFAULT_WAIT))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_waited_for_without_end_and_others_as_long_as_is_said() {
+        let args = |wait_timeout| StartArgs {
+            wait: None,
+            start_at: None,
+            wait_timeout,
+            wait_at_least: None,
+            per_address: None,
+        };
+        assert_eq!(args(None).patience(true), Some(arguments::LONGEST_SECONDS));
+        assert_eq!(args(None).patience(false), None, "the default is the library's");
+        assert_eq!([true, false].map(|at_terminal| args(Some(7)).patience(at_terminal)), [Some(7); 2]);
+    }
+}

@@ -26,6 +26,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_its_owner_may_read_a_ticket() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = std::env::temp_dir().join(format!("treecast-own-ticket-{}", std::process::id()));
+        TicketFile { path: Some(path.clone()) }.write("ticket").unwrap();
+        let (mode, text) = (path.metadata().unwrap().permissions().mode(), std::fs::read_to_string(&path));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((mode & 0o7777, text.unwrap().as_str()), (0o600, "ticket\n"));
+    }
+
+    #[test]
     fn a_ticket_that_cannot_be_written_leaves_nothing_behind() {
         let folder = std::env::temp_dir().join(format!("treecast-ticket-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("taken")).unwrap();

@@ -5,7 +5,15 @@ use std::hint::black_box;
 use treecast_driver::{parsers as driver, status::Snapshot};
 use treecast_feed::{analysis::Analysis, decoder};
 use treecast_interdomain::{
-    mast::message::{Envelope, Key, Protocol},
+    mast::{
+        dhcp::wire,
+        dns::{
+            keys::Keys,
+            server::{Server, Transport},
+            zone::Zone,
+        },
+        message::{Envelope, Key, Protocol},
+    },
     rib::{delegations::Delegations, read, relations::Relations, source},
 };
 use treecast_load::{packet, parsers as load};
@@ -65,6 +73,19 @@ pub const ALL: &[Parser] = &[
             let key = Key::new(protocol, &[7; 32]);
             _ = black_box(Envelope::open(bytes, |_| Some(&key)));
             _ = black_box(Envelope::open(&key.with_code(bytes), |_| Some(&key)));
+        }
+    }),
+    ("DHCPv6 of MAST", |bytes| {
+        if let Some(message) = black_box(wire::decode(bytes)) {
+            _ = black_box(wire::prefixes(&message));
+        }
+    }),
+    ("DNS of MAST", |bytes| {
+        let name = |text: &str| text.parse().expect("a name");
+        let mut server =
+            Server::new(Zone::new(name("stub.example."), name("ns.stub.example."), 1, 5), Keys::default());
+        for transport in [Transport::Udp, Transport::Tcp] {
+            _ = black_box(server.answer(1_800_000_000, bytes, transport));
         }
     }),
     ("the stream of pqact", |mut bytes| {

@@ -18,7 +18,7 @@ use super::{
     exchange::Exchange,
     timed::{self, Timed},
 };
-use crate::discovery;
+use crate::{discovery, security::random};
 
 /// The longest time that an exchange takes, from the connection to the ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -72,8 +72,16 @@ pub fn ask(code: &Code, interfaces: &[Interface], time: Duration, stop: &Stop) -
     if let Some(problem) = problem.filter(|_| offers.is_empty()) {
         return Err(AskError::Deaf(problem));
     }
-    let offers: Vec<_> = offers.into_iter().map(|offer| offer.addresses).collect();
-    ask_all(&offers, code, Instant::now() + time, stop)
+    let offers = offers.into_iter().map(|offer| offer.addresses).collect();
+    ask_all(&in_random_order(offers)?, code, Instant::now() + time, stop)
+}
+
+/// Nobody chooses by the name of an offer that it is asked before the true sender, and takes all proofs.
+fn in_random_order<T>(offers: Vec<T>) -> io::Result<Vec<T>> {
+    let with_key = |offer| random::<16>().map(|key| (key, offer));
+    let mut offers = offers.into_iter().map(with_key).collect::<io::Result<Vec<_>>>()?;
+    offers.sort_by_key(|(key, _)| *key);
+    Ok(offers.into_iter().map(|(_, offer)| offer).collect())
 }
 
 /// Asks senders, each at its addresses, until one gives its ticket, or too many have got a proof.
@@ -242,6 +250,15 @@ mod tests {
         let offers: Vec<_> = ports.into_iter().map(|port| vec![port]).collect();
         assert!(matches!(ask_all(&offers), AskError::Wrong { left: 4, .. }));
         assert_eq!(proofs.load(Ordering::SeqCst), MAX_PROOFS);
+    }
+
+    /// Of eight places, the last of sixteen comes to one of the first ones in half of all tries.
+    #[test]
+    fn nobody_chooses_its_place_among_those_that_are_asked() {
+        let place =
+            |()| in_random_order((0..16).collect()).unwrap().iter().position(|one| *one == 15).unwrap();
+        let asked = [(); 200].map(place).into_iter().filter(|place| *place < MAX_PROOFS).count();
+        assert!((50..150).contains(&asked), "{asked} of 200");
     }
 
     /// Anybody on the link can say that a code is dead, before there is any proof.

@@ -217,6 +217,12 @@ mod tests {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
         assert!(Identity::load(&path).is_ok());
+        // Only root can give a file to somebody else.
+        if treecast_host::user::is_root() {
+            std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+            let line = line(&path);
+            assert!(line.contains("belongs to user 12345") && line.contains("`chown`"), "{line}");
+        }
         let bad = scratch.join("bad.pem");
         for text in ["", "no key", &pem[..pem.len() / 2], &pem.replace("PRIVATE", "PUBLIC")] {
             fs::write(&bad, text).unwrap();

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use treecast_host::{
     clock::since_1970,
-    folder::{Lock, lock},
+    folder::{Lock, lock, unlock},
 };
 use treecast_proto::{announced::SessionKey, standing::MAX_FINISHED};
 use treecast_wire::{announcement::Announcement, header::SessionId};
@@ -226,7 +226,14 @@ pub struct History {
     /// Whether the file may end in the middle of a line.
     is_torn: bool,
     /// Locked while this receiver runs.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        // A program that another thread is about to start holds a copy of the descriptor for a moment, and would keep the lock.
+        unlock(&self.lock);
+    }
 }
 
 impl History {
@@ -246,7 +253,7 @@ impl History {
         let entries = Self::read_all(folder)?;
         let (file, len) = Self::open_file(folder).map_err(failed)?;
         let (folder, unwritten) = (folder.to_owned(), VecDeque::new());
-        Ok((Self { folder, file, len, unwritten, is_torn: false, _lock: lock_file }, entries))
+        Ok((Self { folder, file, len, unwritten, is_torn: false, lock: lock_file }, entries))
     }
 
     fn open_file(folder: &Path) -> io::Result<(File, u64)> {

@@ -5,6 +5,7 @@ mod files;
 mod load;
 mod multihoming;
 mod needs;
+mod run;
 mod shared;
 mod stream;
 
@@ -19,21 +20,22 @@ use std::{
 use serde::Serialize;
 use treecast_driver::events::as_seconds;
 use treecast_lab::Routing;
-use treecast_measure::{claim::Finding, sample::Recorder};
+use treecast_measure::claim::Finding;
 
-use self::book::Book;
+use self::{
+    book::Book,
+    run::{Begun, run_failed},
+};
 use crate::{
     Error, Event,
     cargo::Cargo,
-    carried::Carried,
     document::{
         Experiment,
         delivery::Program,
         workload::{Objects, Workload},
     },
     feed::Products,
-    plan::{Group, Plan, Planned, Understood, Work},
-    record::Record,
+    plan::{Plan, Planned, Understood, Work},
     settle::Baseline,
     sharing,
     site::{LabSite, Site},
@@ -211,19 +213,7 @@ struct Engine<'a> {
     baseline: Baseline,
 }
 
-/// A run that has begun.
-struct Begun<'b> {
-    site: &'b dyn Site,
-    planned: &'b Planned<'b>,
-    record: Record,
-    recorder: Recorder,
-}
-
 impl Engine<'_> {
-    fn experiment(&self) -> &Experiment {
-        &self.book.order.experiment
-    }
-
     fn play_network(&mut self, index: usize, runs: &[&Planned]) -> Result<(), Error> {
         let network = &self.book.order.experiment.networks[index];
         let Understood { topology, path, .. } = &self.book.plan.networks[index];
@@ -296,37 +286,6 @@ impl Engine<'_> {
         }
     }
 
-    /// Waits until the machine is quiet. Returns how long was waited in vain; `None` in the place of all when the user wants to
-    /// stop.
-    fn settle(&mut self, planned: &Planned) -> Result<Option<Option<Duration>>, Error> {
-        (self.book.observe)(&Event::Settling { run: &planned.name });
-        let longest = self.experiment().habits.settle;
-        let stop = self.stop;
-        let is_quiet = self.baseline.settle(longest, &|| stop()).map_err(Error::Machine)?;
-        if (self.stop)() {
-            self.book.results.interrupted = true;
-            return Ok(None);
-        }
-        // Who waits for nothing does not ask.
-        Ok(Some((!is_quiet && !longest.is_zero()).then_some(longest)))
-    }
-
-    fn begin<'b>(
-        &mut self,
-        site: &'b dyn Site,
-        planned: &'b Planned<'b>,
-        unsettled: Option<Duration>,
-    ) -> Result<Begun<'b>, Error> {
-        let record = self.book.begin(planned, unsettled)?;
-        let recorder = site.watch(&self.book.db, &record, self.experiment().habits.sample)?;
-        Ok(Begun { site, planned, record, recorder })
-    }
-
-    fn tell_started(&self, planned: &Planned) {
-        let facts = &self.book.plan.networks[planned.network].facts;
-        self.book.tell_started(planned, planned.estimate(facts, self.experiment().habits.settle));
-    }
-
     fn play_files(
         &mut self,
         site: &dyn Site,
@@ -344,17 +303,6 @@ impl Engine<'_> {
         };
         self.book.conclude(planned, outcome)
     }
-
-    /// What links carried in a run in which these groups took part.
-    fn carried(&self, planned: &Planned, record: &Record, groups: &[Group]) -> Result<Carried, Error> {
-        let senders: Vec<&str> = groups.iter().map(|group| group.sender.as_str()).collect();
-        Ok(Carried::of(&self.book.db, record, self.book.topology(planned), &senders)?)
-    }
-}
-
-fn run_failed(planned: &Planned) -> impl Fn(io::Error) -> Error {
-    let run = planned.name.clone();
-    move |error| Error::Run { run: run.clone(), error }
 }
 
 fn open_store(experiment: &Experiment, plan: &Plan) -> Result<Store, Error> {

@@ -1,6 +1,7 @@
 //! The receiver: data receiver and retransmission requester
 //! (interdomain-2013, 4.4, tables 4.3, 4.7 and 4.8, procedures A to D).
 
+mod actions;
 mod answers;
 mod chunks;
 mod connection;
@@ -159,6 +160,43 @@ impl Receiver {
             ReceiverInput::Close { reason } => self.close(&reason),
             // The connection tells what is the sender's.
             ReceiverInput::Disown { .. } | ReceiverInput::Refused { .. } => {}
+        }
+    }
+
+    fn message(&mut self, now: Instant, from: Channel, file: FileId, message: Message) {
+        if self.is_foreign(file) {
+            return;
+        }
+        self.note_heard(now, from);
+        let index = file.index();
+        match (message, from) {
+            (Message::Welcome(_), Channel::Control) => self.ledger.note_next(index),
+            (Message::Goodbye, Channel::Control) => self.state = State::Leaving,
+            (Message::Move(to), Channel::Control) => self.placed(to),
+            (Message::PutOut(word), Channel::Control) => self.put_out(&word),
+            _ if self.is_late(index) => {}
+            (_, Channel::Control) if self.is_doomed(index) => self.fail_doomed(index),
+            (Message::BeginOfFile(begin), _) => self.begin_of_file(now, from, index, begin),
+            (Message::EndOfFile, _) => self.end_of_file(now, from, index),
+            (Message::Digest(digest), Channel::Control) => {
+                self.end_of_file(now, from, index);
+                if let Some(object) = self.ledger.get_mut(index) {
+                    object.digest = Some(digest.hash);
+                    self.settle(now, index);
+                }
+            }
+            (Message::Digest(digest), Channel::Group) if self.config.digest_from_group => {
+                self.digest_from_group(now, index, digest.hash);
+            }
+            (Message::ChunkHashes(page), Channel::Control) => self.chunk_hashes(now, index, page),
+            (Message::SymbolsSent(sent), _) => self.symbols_sent(now, from, index, sent),
+            // What is whole needs no retransmissions.
+            (Message::RetransmissionReject, Channel::Control) if self.is_checked(index) => {}
+            (Message::RetransmissionReject, Channel::Control) => {
+                self.refused(index, "the sender's time for retransmissions is up");
+            }
+            (Message::Withdraw(reason), Channel::Control) => self.refused(index, reason.as_str()),
+            _ => self.counters.malformed += 1,
         }
     }
 }

@@ -12,6 +12,7 @@ mod lacks;
 mod multicast_sender;
 mod objects;
 mod offers;
+mod outcomes;
 mod over;
 mod owed_symbols;
 mod path;
@@ -430,12 +431,6 @@ impl Sender {
         self.credit.check(now, self.bounds())
     }
 
-    /// What waiting for a receiver's buffer is bounded by.
-    fn bounds(&self) -> Bounds {
-        let SenderConfig { patience, floor_bytes_a_second: floor, max_run_len, .. } = self.config;
-        Bounds { patience, floor, run_len: max_run_len.into() }
-    }
-
     fn blocks(&mut self, now: Instant, index: u32, range: Range<u64>) -> SenderTransmit {
         if self.is_unheard {
             self.pass(now, index, range.clone());
@@ -444,6 +439,20 @@ impl Sender {
         }
         let file = self.objects.file_id(index);
         SenderTransmit::Blocks { to: Destination::Group, kind: PacketType::Data, file, range }
+    }
+
+    fn hashed(&mut self, now: Instant, file: FileId, hash: [u8; 32]) {
+        let Some(index) = self.objects.index(file) else { return };
+        if let Some(over) = self.objects.over_mut(index) {
+            over.set_hash(hash);
+        }
+        let Some(object) = self.objects.get_mut(index) else { return };
+        object.hash = Some(hash);
+        if object.out.is_some() {
+            self.handle_completion(now, index);
+        } else if object.started.is_some() && object.sent >= object.begin.file_size {
+            self.say_digest(now, index);
+        }
     }
 
     /// CLOSING-RETXMITTERS begins when the last object has ended, and ends with the last connection.
@@ -480,15 +489,6 @@ impl Sender {
         if self.linger.deadline().is_some_and(|deadline| deadline <= now) {
             self.linger.time = None;
         }
-    }
-
-    fn is_held(&self) -> bool {
-        self.linger.time.is_some()
-    }
-
-    /// Nobody is there to hear what is sent, and somebody may come again.
-    fn is_paused(&self) -> bool {
-        self.retransmitters.is_empty() && self.is_held() && !self.config.is_feed
     }
 
     /// No more objects will come: a receiver that has ended with all that have begun, and wants none of the others, need

@@ -7,7 +7,7 @@ use hickory_proto::{
 
 use crate::mast::Prefix;
 
-use super::records::ListedPrefix;
+use super::{parse, records::ListedPrefix};
 
 /// A change of the status of blocks of addresses, for the APL records of some networks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,8 +57,7 @@ impl Check {
     /// # Errors
     /// Says what is wrong. An answer that is not the server's should be ignored, and another one awaited.
     pub fn check(&mut self, answer: &[u8]) -> Result<(), String> {
-        let parsed =
-            Message::from_vec(answer).map_err(|error| format!("the answer is no DNS message: {error}"))?;
+        let parsed = parse(answer).map_err(|error| format!("the answer is no DNS message: {error}"))?;
         if parsed.metadata.id != self.id || parsed.metadata.message_type != MessageType::Response {
             return Err("the answer belongs to another request".into());
         }

@@ -7,6 +7,8 @@ use hickory_proto::{
     rr::{Name, RData, RecordType},
 };
 
+use super::parse;
+
 /// A question for the IPv6 addresses of a name.
 #[derive(Debug, Clone)]
 pub struct Lookup {
@@ -36,7 +38,7 @@ impl Lookup {
 
     /// The addresses in an answer, in its order. `None`: it is no answer to this question, or says that there was an error.
     pub fn addresses(&self, answer: &[u8]) -> Option<Vec<Ipv6Addr>> {
-        let answer = Message::from_vec(answer).ok()?;
+        let answer = parse(answer).ok()?;
         let is_answer =
             answer.metadata.id == self.id && answer.metadata.message_type == MessageType::Response;
         if !is_answer || answer.metadata.response_code != ResponseCode::NoError {

@@ -15,3 +15,11 @@ pub mod zone;
 
 #[cfg(test)]
 mod tests;
+
+/// Parses a message of at most the memory that its length allows.
+fn parse(bytes: &[u8]) -> Result<hickory_proto::op::Message, String> {
+    if !treecast_wire::dns::has_room(bytes) {
+        return Err("it is shorter than its counts of records say".into());
+    }
+    hickory_proto::op::Message::from_vec(bytes).map_err(|error| error.to_string())
+}

@@ -7,7 +7,7 @@ use hickory_proto::{
 
 use super::{
     keys::{Keys, Repetition, Signature, Signed, WrongSignature},
-    update,
+    parse, update,
     zone::{Found, Zone},
 };
 
@@ -74,7 +74,7 @@ impl Server {
         if header[2] & 0x80 != 0 {
             return None;
         }
-        let Ok(message) = Message::from_vec(request) else {
+        let Ok(message) = parse(request) else {
             self.counts.malformed += 1;
             let id = u16::from_be_bytes([header[0], header[1]]);
             let op_code = OpCode::from_u8(header[2] >> 3 & 0x0f);

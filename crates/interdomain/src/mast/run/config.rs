@@ -595,6 +595,24 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_that_others_may_read_is_refused_with_what_to_do() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = std::env::temp_dir().join(format!("treecast-mast-secret-{}", std::process::id()));
+        std::fs::write(&path, format!("{}\n", "07".repeat(32))).unwrap();
+        let mut config = parse(stub()).expect("a stub");
+        config.folder = std::env::temp_dir();
+        let read = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            config.secret(&path).map_err(|error| error.to_string())
+        };
+        let (own, exposed) = (read(0o600), read(0o644));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(own, Ok([7; 32]));
+        let line = exposed.unwrap_err();
+        assert!(line.contains("0644") && line.contains("chmod 600"), "{line}");
+    }
+
+    #[test]
     fn a_link_has_a_network_of_each_provider() {
         let config = parse(stub()).expect("a stub");
         let link = config.link("lan1").expect("the link");

@@ -8,7 +8,8 @@ use treecast_wire::{header::FileId, message::BeginOfFile};
 use super::{
     super::Repair,
     Receiver, ReceiverEvent, ReceiverTransmit, Response, State,
-    data_receiver::{MAX_CHUNKS, undecided},
+    actions::undecided,
+    data_receiver::MAX_CHUNKS,
     object::{Decision, Stage},
     requester::Request,
 };

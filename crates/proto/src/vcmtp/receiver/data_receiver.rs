@@ -11,17 +11,15 @@
 
 use std::{ops::Range, time::Duration};
 
-use treecast_wire::{
-    header::FileId,
-    message::{BeginOfFile, Message},
-};
+use treecast_wire::{header::FileId, message::BeginOfFile};
 
 use super::{
     super::Repair,
-    Channel, Notification, Receiver, ReceiverEvent, ReceiverTransmit, State,
+    Channel, Receiver, ReceiverEvent, ReceiverTransmit, State,
+    actions::undecided,
     lacking::Lacking,
     ledger::Word,
-    object::{Decision, End, Object, Refusal, Stage},
+    object::{Decision, End, Refusal, Stage},
     requester::Request,
 };
 use crate::{Instant, Step};
@@ -39,45 +37,8 @@ pub(super) const MAX_CHUNKS: usize = 131_072;
 
 /// What comes in.
 impl Receiver {
-    pub(super) fn message(&mut self, now: Instant, from: Channel, file: FileId, message: Message) {
-        if self.is_foreign(file) {
-            return;
-        }
-        self.note_heard(now, from);
-        let index = file.index();
-        match (message, from) {
-            (Message::Welcome(_), Channel::Control) => self.ledger.note_next(index),
-            (Message::Goodbye, Channel::Control) => self.state = State::Leaving,
-            (Message::Move(to), Channel::Control) => self.placed(to),
-            (Message::PutOut(word), Channel::Control) => self.put_out(&word),
-            _ if self.is_late(index) => {}
-            (_, Channel::Control) if self.is_doomed(index) => self.fail_doomed(index),
-            (Message::BeginOfFile(begin), _) => self.begin_of_file(now, from, index, begin),
-            (Message::EndOfFile, _) => self.end_of_file(now, from, index),
-            (Message::Digest(digest), Channel::Control) => {
-                self.end_of_file(now, from, index);
-                if let Some(object) = self.ledger.get_mut(index) {
-                    object.digest = Some(digest.hash);
-                    self.settle(now, index);
-                }
-            }
-            (Message::Digest(digest), Channel::Group) if self.config.digest_from_group => {
-                self.digest_from_group(now, index, digest.hash);
-            }
-            (Message::ChunkHashes(page), Channel::Control) => self.chunk_hashes(now, index, page),
-            (Message::SymbolsSent(sent), _) => self.symbols_sent(now, from, index, sent),
-            // What is whole needs no retransmissions.
-            (Message::RetransmissionReject, Channel::Control) if self.is_checked(index) => {}
-            (Message::RetransmissionReject, Channel::Control) => {
-                self.refused(index, "the sender's time for retransmissions is up");
-            }
-            (Message::Withdraw(reason), Channel::Control) => self.refused(index, reason.as_str()),
-            _ => self.counters.malformed += 1,
-        }
-    }
-
     /// The object is out, and the connection may be late to say so.
-    fn digest_from_group(&mut self, now: Instant, index: u32, hash: [u8; 32]) {
+    pub(super) fn digest_from_group(&mut self, now: Instant, index: u32, hash: [u8; 32]) {
         if let Some(object) =
             self.ledger.get_mut(index).filter(|object| object.is_final() && object.doom.is_none())
         {
@@ -87,14 +48,14 @@ impl Receiver {
     }
 
     /// The sender sends no more of it. That is of no importance for what is there whole and right.
-    fn refused(&mut self, index: u32, reason: &str) {
+    pub(super) fn refused(&mut self, index: u32, reason: &str) {
         if self.ledger.get(index).is_none_or(|object| object.stage != Stage::Committing) {
             self.fail(index, reason, false);
         }
     }
 
     /// BOF(i): metadata(i) is there.
-    fn begin_of_file(&mut self, now: Instant, from: Channel, index: u32, begin: BeginOfFile) {
+    pub(super) fn begin_of_file(&mut self, now: Instant, from: Channel, index: u32, begin: BeginOfFile) {
         let word = if from == Channel::Control { Word::Sender } else { Word::Announcement };
         let Some(object) = self.open(word, index) else { return };
         let (is_known, is_same) = (object.begin.is_some(), object.begin.as_ref() == Some(&begin));
@@ -161,10 +122,10 @@ impl Receiver {
 
     /// EOF(i), from the group or over the connection. The latter is believed a little later, and so is
     /// the former where nothing is mended: blocks that were overtaken may still come.
-    fn end_of_file(&mut self, now: Instant, from: Channel, index: u32) {
+    pub(super) fn end_of_file(&mut self, now: Instant, from: Channel, index: u32) {
         let believe = from == Channel::Group && self.config.repair != Repair::None;
-        // The group's word is about the first one.
-        let counts = if believe { !self.is_in_slower_group() } else { self.may_believe_end() };
+        // The group speaks of the first one, and the connection of the group that this receiver is in once it has confirmed a move.
+        let counts = if believe { self.group == 0 } else { self.unconfirmed_moves == 0 };
         if !counts {
             if from == Channel::Control
                 && let Some(object) = self.open(Word::Sender, index)
@@ -318,14 +279,6 @@ impl Receiver {
         }
     }
 
-    pub(super) fn be_quiet_at(&mut self, index: u32, time: Option<Instant>) {
-        let Some(object) = self.ledger.get_mut(index) else { return };
-        if let Some(before) = std::mem::replace(&mut object.quiet_at, time) {
-            self.quiet.remove(&(before, index));
-        }
-        self.quiet.extend(time.map(|time| (time, index)));
-    }
-
     pub(super) fn dropped(&mut self, now: Instant, total: u64) {
         if self.reporter.progress.dropped_packets != total {
             self.reporter.progress.dropped_packets = total;
@@ -395,128 +348,5 @@ impl Receiver {
         let Some(object) = self.ledger.get_mut(index) else { return };
         let gaps = if object.end_is_sure { object.gaps_at_sure_end() } else { object.gaps_at_end() };
         self.name_gaps(index, gaps, u64::MAX);
-    }
-
-    /// The group's announcement may be wrong: the sender is asked for its own, once.
-    pub(super) fn doubt_announcement(&mut self, index: u32) {
-        let Some(object) = self.ledger.get_mut(index) else { return };
-        if !object.begin_is_sure && !object.doubts_group {
-            object.doubt_group();
-            object.bof_requested = true;
-            self.request(index, Request::BeginOfFile);
-        }
-    }
-
-    /// INL_BOF_Req(i), once, for an object of which more is known than its end, or that is wanted.
-    pub(super) fn request_begin_of_file(&mut self, index: u32) {
-        let Some(object) = self.ledger.get_mut(index) else { return };
-        let is_known = object.begin_is_sure || object.begin.is_some() && !object.doubts_group;
-        if !is_known && object.decision != Decision::Ignored && !object.bof_requested {
-            object.bof_requested = true;
-            self.request(index, Request::BeginOfFile);
-        }
-    }
-
-    /// API_File(i)_Receive_Failed. `tell`: whether the sender does not know.
-    pub(super) fn fail(&mut self, index: u32, reason: &str, tell: bool) {
-        let file = self.file_id(index);
-        let discarded_bytes = self.drop_object(index);
-        let failed = ReceiverEvent::Failed { file, reason: reason.to_owned(), discarded_bytes };
-        self.out.push_back(Step::Event(failed));
-        if tell {
-            self.request(index, Request::Failed(reason.to_owned()));
-        }
-    }
-
-    /// An object ends of which nothing is kept, and nothing is to be said.
-    /// Returns the number of bytes that had come of it and are discarded.
-    pub(super) fn drop_object(&mut self, index: u32) -> u64 {
-        // When the session is cut short, a later receiver may go on with what has come.
-        let object = self.end(index).filter(|_| !self.is_cut_short());
-        let discarded_bytes = object.map_or(0, |object| object.received_bytes);
-        self.reporter.progress.received_bytes -= discarded_bytes;
-        self.discard(index);
-        discarded_bytes
-    }
-
-    /// Has the caller throw away what it keeps of an object.
-    pub(super) fn discard(&mut self, index: u32) {
-        let file = self.file_id(index);
-        self.out.retain(|step| !is_storage_of(step, file));
-        self.transmit(ReceiverTransmit::Discard { file });
-    }
-
-    pub(super) fn end(&mut self, index: u32) -> Option<Object> {
-        self.be_quiet_at(index, None);
-        self.say_lacks_at(index, None);
-        let object = self.ledger.end(index)?;
-        self.chunks -= object.chunks();
-        Some(object)
-    }
-
-    pub(super) fn open(&mut self, word: Word, index: u32) -> Option<&mut Object> {
-        let (block_len, decision) = (self.config.block_len, undecided(self.config.notification));
-        let awaits_kept = self.config.resumes;
-        let object = self.ledger.open(index, word, || {
-            let mut object = Object::new(block_len, decision);
-            object.awaits_kept = awaits_kept;
-            object
-        });
-        if object.is_none() {
-            self.counters.refused += 1;
-        }
-        object
-    }
-
-    pub(super) fn is_foreign(&mut self, file: FileId) -> bool {
-        let foreign = file.session() != self.config.session;
-        self.counters.foreign += u64::from(foreign);
-        foreign
-    }
-
-    pub(super) fn is_late(&mut self, index: u32) -> bool {
-        let late = self.ledger.has_ended(index);
-        self.counters.late += u64::from(late);
-        late
-    }
-
-    pub(super) fn request(&mut self, index: u32, request: Request) {
-        let file = self.file_id(index);
-        if let Some(message) = self.requester.message(request) {
-            self.transmit(ReceiverTransmit::Message { file, message });
-        }
-    }
-
-    pub(super) fn transmit(&mut self, transmit: ReceiverTransmit) {
-        self.out.push_back(Step::Transmit(transmit));
-    }
-
-    pub(super) fn file_id(&self, index: u32) -> FileId {
-        FileId::new(self.config.session, index)
-    }
-}
-
-/// What becomes of an object before the application has said anything.
-pub(super) fn undecided(notification: Notification) -> Decision {
-    match notification {
-        Notification::PerFile => Decision::Pending,
-        Notification::Batched => Decision::Accepted,
-    }
-}
-
-/// Whether a step that has not been taken would touch what is stored of a failed object.
-fn is_storage_of<W>(step: &Step<ReceiverTransmit, ReceiverEvent, W>, failed: FileId) -> bool {
-    use ReceiverTransmit::{Announce, CheckChunks, Commit, Decode, ForgetSymbols, Hash, KeepSymbols, Store};
-    match step {
-        Step::Transmit(Announce { file, .. } | Store { file, .. } | Hash { file } | Commit { file }) => {
-            *file == failed
-        }
-        Step::Transmit(
-            KeepSymbols { file, .. }
-            | Decode { file, .. }
-            | ForgetSymbols { file }
-            | CheckChunks { file, .. },
-        ) => *file == failed,
-        _ => false,
     }
 }

@@ -65,15 +65,6 @@ impl Receiver {
         }
     }
 
-    /// What comes over the connection on an object's end is about the group that this receiver is in.
-    pub(super) fn may_believe_end(&self) -> bool {
-        self.unconfirmed_moves == 0
-    }
-
-    pub(super) fn is_in_slower_group(&self) -> bool {
-        self.group > 0
-    }
-
     /// An object that is not wanted is not to be brought by a slower group only to be thrown away: the sender hears of it
     /// as soon as it has confirmed that there is such an object.
     pub(super) fn refuse_early(&mut self, now: Instant, index: u32) {

@@ -420,14 +420,4 @@ impl Receiver {
         let after = self.ledger.get(index).map_or(0, Object::chunks);
         self.chunks = self.chunks + after - before;
     }
-
-    /// Sets the time at which the sender is told what an object lacks.
-    pub(super) fn say_lacks_at(&mut self, index: u32, time: Option<Instant>) {
-        let Some(object) = self.ledger.get_mut(index) else { return };
-        let Some(lacking) = &mut object.lacking else { return };
-        if let Some(before) = std::mem::replace(&mut lacking.at, time) {
-            self.lacks.remove(&(before, index));
-        }
-        self.lacks.extend(time.map(|time| (time, index)));
-    }
 }

@@ -10,7 +10,6 @@ use treecast_wire::{
 use super::{
     super::Repair,
     Outcome, ReceiverId, Sender,
-    asked::Asked,
     coordinator::State,
     credit::Taken,
     objects::RetransmissionTime,
@@ -71,27 +70,9 @@ impl Sender {
         self.forget_late(receiver);
     }
 
-    /// The count of what a receiver asks for that begins to listen to the first group now.
-    pub(super) fn asks_from_now(&mut self) -> Asked {
-        let first = self.objects.next_to_begin();
-        Asked::begin(self.objects.started().map(|(index, object)| (index, object.sent)), first)
-    }
-
     /// The objects that are over, for somebody who comes now.
     fn missed(&self) -> BlockSet {
         if self.config.is_feed { self.objects.kept() } else { self.objects.done() }
-    }
-
-    pub(super) fn forget_receiver(&mut self, now: Instant, receiver: ReceiverId, gone: &Retransmitter) {
-        self.retransmitted_before_bytes += gone.retransmitted_bytes;
-        let bounds = self.bounds();
-        self.credit.leave(now, receiver, bounds);
-        self.symbols.leave(receiver);
-    }
-
-    pub(super) fn pending_at(&mut self, receiver: ReceiverId) -> Vec<u32> {
-        let started = self.objects.started();
-        started.filter(|(_, object)| object.is_pending_at(receiver)).map(|(index, _)| index).collect()
     }
 
     pub(super) fn message(&mut self, now: Instant, from: ReceiverId, file: FileId, message: Message) {
@@ -234,20 +215,6 @@ impl Sender {
         self.objects.get(index).is_some_and(|object| object.is_pending_at(receiver))
     }
 
-    pub(super) fn hashed(&mut self, now: Instant, file: FileId, hash: [u8; 32]) {
-        let Some(index) = self.objects.index(file) else { return };
-        if let Some(over) = self.objects.over_mut(index) {
-            over.set_hash(hash);
-        }
-        let Some(object) = self.objects.get_mut(index) else { return };
-        object.hash = Some(hash);
-        if object.out.is_some() {
-            self.handle_completion(now, index);
-        } else if object.started.is_some() && object.sent >= object.begin.file_size {
-            self.say_digest(now, index);
-        }
-    }
-
     pub(super) fn withdraw(&mut self, file: FileId, reason: &str) {
         let Some(index) = self.objects.index(file) else { return };
         let Some(object) = self.objects.get(index) else {
@@ -302,47 +269,6 @@ impl Sender {
                 }
             }
             self.fail_at(index, &pending, "its time for retransmissions was up");
-        }
-    }
-
-    fn fail_at(&mut self, index: u32, receivers: &[ReceiverId], reason: &str) {
-        for receiver in receivers {
-            if let Some(retransmitter) = self.retransmitters.get_mut(receiver) {
-                retransmitter.closed(index);
-            }
-            let outcome = Outcome::Failed(reason.to_owned());
-            self.coordinator.done_at(&mut self.objects, index, *receiver, outcome);
-        }
-        self.may_release = true;
-        if self.objects.get(index).is_none_or(|object| object.unfinished == 0) {
-            self.file_done(index);
-        }
-    }
-
-    pub(super) fn done_at(&mut self, index: u32, receiver: ReceiverId, outcome: Outcome) {
-        self.may_release = true;
-        if let Some(retransmitter) = self.retransmitters.get_mut(&receiver) {
-            retransmitter.forget(index);
-        }
-        if self.coordinator.done_at(&mut self.objects, index, receiver, outcome) {
-            self.file_done(index);
-        }
-    }
-
-    /// API_File_Done(i). An object that nobody is left to have is not multicast to its end.
-    pub(super) fn file_done(&mut self, index: u32) {
-        self.may_release = true;
-        self.multicast.forget(index);
-        self.symbols.forget(index);
-        self.forget_at_slower(index);
-        self.coordinator.file_done(&mut self.objects, index);
-    }
-
-    pub(super) fn tell(&mut self, index: u32, receivers: &[ReceiverId], due: Due) {
-        for receiver in receivers {
-            if let Some(retransmitter) = self.retransmitters.get_mut(receiver) {
-                retransmitter.tell(index, due);
-            }
         }
     }
 }

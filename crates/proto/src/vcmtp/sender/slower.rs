@@ -47,6 +47,11 @@ impl SlowerGroup {
     pub(super) fn set_max_run_len(&mut self, max_run_len: u32) {
         self.max_run_len = max_run_len;
     }
+
+    /// Nothing more of the object goes to the group.
+    pub(super) fn forget(&mut self, index: u32) {
+        self.begun.remove(&index);
+    }
 }
 
 impl Sender {
@@ -206,17 +211,6 @@ impl Sender {
     pub(super) fn awaits(&self, receiver: ReceiverId, index: u32) -> bool {
         let one = self.retransmitters.get(&receiver);
         one.is_some_and(|one| one.group > 0 && one.awaited.contains(index))
-    }
-
-    /// The object is done: nothing of it goes anywhere.
-    pub(super) fn forget_at_slower(&mut self, index: u32) {
-        if !self.slower.is_empty() {
-            self.slower.iter_mut().for_each(|group| _ = group.begun.remove(&index));
-            self.retransmitters.values_mut().for_each(|one| {
-                one.awaited.forget(index);
-                one.moves.forget(index);
-            });
-        }
     }
 
     /// How many objects that have begun wait for receivers of slower groups alone, and hold up nobody else.

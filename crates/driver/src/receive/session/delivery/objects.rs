@@ -400,7 +400,8 @@ impl Delivery<'_> {
         }
         self.figures.failed_bytes += begin.as_ref().map_or(0, |begin| begin.file_size);
         let name = begin.map(|begin| begin.file_name().to_owned());
-        let name = name.unwrap_or_else(|| format!("file {}", file.index()));
+        let name = name
+            .unwrap_or_else(|| format!("file {} of the session, whose name has not come", file.index() + 1));
         if self.machine.is_cut_short() && self.line.comes_back {
             return self.figures.failing.push((file, name, reason));
         }
