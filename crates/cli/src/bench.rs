@@ -7,8 +7,10 @@ mod router;
 use std::{path::PathBuf, process::ExitCode};
 
 use treecast_bench::{Report, Scope};
-
-use treecast_host::stop::Stop;
+use treecast_host::{
+    quantity::{self, QuantityError},
+    stop::Stop,
+};
 
 use crate::{Outcome, output};
 
@@ -24,9 +26,8 @@ pub struct Args {
     /// Receivers on the bridge
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
     receivers: u32,
-    /// Size of the file in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    /// Size of the file, like 64M
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = file_size, allow_hyphen_values = true)]
     size: u64,
     /// How many times each is measured. That is the floor and treecast; the medians count
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
@@ -66,12 +67,17 @@ enum Command {
     Load(load::Args),
 }
 
+/// Parses the size of the file. The largest is what /dev/shm of a large machine may hold, with a copy at each receiver.
+fn file_size(text: &str) -> Result<u64, QuantityError> {
+    quantity::size_bytes(text, 1 << 20..=1 << 40)
+}
+
 impl Args {
     fn scope(&self) -> Scope {
         let all = !self.only_small;
         Scope {
             receivers: self.receivers,
-            bytes: self.size * 1024 * 1024,
+            bytes: self.size,
             runs: self.runs,
             folder: self.folder.clone(),
             whole: all,

@@ -225,8 +225,8 @@ const CASES: &[Case] = &[
     (&["mead", "--key", "nofile", "fd00::1", "5000"], &["nofile", "No such file", "openssl rand -hex 32"]),
     (&["send", "--fanout", "mead", "--domain-key", "nofile", "file"], &["nofile", "openssl rand -hex 32"]),
     (&["mead", "--key", "folder", "fd00::1", "5000"], &["folder", "name the file"]),
-    (&["bench", "--size", "0"], &["'0'", "a number from 1 to"]),
-    (&["bench", "--size", "99999999999999"], &["99999999999999", "a number from 1 to"]),
+    (&["bench", "--size", "256"], &["'256'", "a size from 1M to 1T"]),
+    (&["bench", "--size", "99999999999999"], &["99999999999999", "a size from 1M to 1T"]),
     (&["bench", "--folder", "nofolder"], &["nofolder", "--folder"]),
     (&["bench", "--out", "nofolder/x"], &["nofolder/x", "--out"]),
 ];
