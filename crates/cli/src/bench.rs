@@ -8,7 +8,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use treecast_bench::{Report, Scope};
 
-use treecast_host::stop::Stop;
+use treecast_host::{stop::Stop, user};
 
 use crate::{Outcome, output};
 
@@ -84,6 +84,9 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Outcome {
+    if !user::is_root() {
+        return Err("a bench makes network namespaces, which needs root: run it with sudo".into());
+    }
     match &args.command {
         Some(Command::Router(args)) => return router::run(args),
         Some(Command::Load(args)) => return load::run(args),
