@@ -470,7 +470,7 @@ fn hold_and_show(args: &SessionArgs, mut kept: Option<&mut Kept>) -> Outcome {
         return Ok(if is_lost { ExitCode::from(3) } else { ExitCode::SUCCESS });
     }
     if !summary.withdrawn.is_empty() || !summary.interrupted && !lacks_some(&summary) {
-        kept.iter_mut().for_each(|kept| kept.is_in_vain());
+        kept.iter_mut().for_each(|kept| kept.note_in_vain());
     }
     let code = exit_code(&summary, args.session.as_deref(), kept.as_deref())?;
     match is_stream(args) && summary.not_sent > 0 {

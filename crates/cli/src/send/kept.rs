@@ -102,7 +102,7 @@ impl Kept {
     }
 
     /// Notes that going on would bring nobody more.
-    pub fn is_in_vain(&mut self) {
+    pub fn note_in_vain(&mut self) {
         self.is_in_vain = true;
     }
 
