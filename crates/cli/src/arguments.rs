@@ -11,6 +11,7 @@ use std::{
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use treecast::limits::LEAST_STALL_LIMIT;
+use treecast::watch::nearest;
 use treecast_host::{
     interface::index_of,
     quantity::{self, QuantityError},
@@ -113,12 +114,7 @@ pub fn refuse(mut error: clap::Error, origins: &Origins) -> ExitCode {
         output::to_stderr(format_args!("{error}"));
         return ExitCode::FAILURE;
     }
-    // Of several words that are like a mistyped one, clap names the nearest last.
-    if let Some(ContextValue::Strings(near)) = error.get(ContextKind::SuggestedSubcommand)
-        && let Some(nearest) = near.last().cloned()
-    {
-        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![nearest]));
-    }
+    suggest(&mut error);
     let option = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => option.as_str(),
         _ => "",
@@ -128,6 +124,52 @@ pub fn refuse(mut error: clap::Error, origins: &Origins) -> ExitCode {
         None => remark!("treecast: {}; --help says what is possible", refusal(&error, origins)),
     }
     ExitCode::FAILURE
+}
+
+/// Has an error suggest the word that is most like the mistyped one, and none that is not like it.
+fn suggest(error: &mut clap::Error) {
+    let text = |error: &clap::Error, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    // Of several words that are like a mistyped one, clap names the nearest last.
+    if let Some(ContextValue::Strings(near)) = error.get(ContextKind::SuggestedSubcommand)
+        && let Some(nearest) = near.last().cloned()
+    {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![nearest]));
+    }
+    if let Some((option, near)) =
+        text(error, ContextKind::InvalidArg).zip(text(error, ContextKind::SuggestedArg))
+        && !is_like(&option, &near)
+    {
+        error.remove(ContextKind::SuggestedArg);
+    }
+    // Behind `help`, clap suggests nothing.
+    if let Some(typed) = text(error, ContextKind::InvalidSubcommand)
+        && error.get(ContextKind::SuggestedSubcommand).is_none()
+        && let Some(nearest) = nearest_command(&typed)
+    {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![nearest]));
+    }
+}
+
+/// Whether an option may be meant by another one: it differs little from it, or one is the beginning of the other.
+fn is_like(typed: &str, option: &str) -> bool {
+    let name =
+        |text: &str| text.trim_start_matches('-').split(['=', ' ']).next().unwrap_or_default().to_owned();
+    let (typed, option) = (name(typed), name(option));
+    let is_beginning = typed.len() >= 3 && (option.starts_with(&typed) || typed.starts_with(&option));
+    is_beginning || nearest(&typed, &[&option]).is_some()
+}
+
+/// The command that is most like a mistyped one: one of the program's, or of those below.
+fn nearest_command(typed: &str) -> Option<String> {
+    let program = crate::command();
+    let first = || program.get_subcommands();
+    let names = first().chain(first().flat_map(clap::Command::get_subcommands));
+    let names: Vec<&str> =
+        names.filter(|command| !command.is_hide_set()).map(clap::Command::get_name).collect();
+    nearest(typed, &names).map(str::to_owned)
 }
 
 /// What is wrong, and in which file if nobody typed it.
@@ -203,6 +245,30 @@ mod tests {
         );
         let said = "error: invalid value 'x' for '--ttl <TTL>': invalid digit found in string\n";
         assert_eq!(in_one_line(said), "invalid value 'x' for '--ttl <TTL>': expected a whole number");
+    }
+
+    /// What is said of a command line that is wrong.
+    fn refused(line: &str) -> String {
+        let mut error = crate::command().try_get_matches_from(line.split(' ')).unwrap_err();
+        suggest(&mut error);
+        in_one_line(&error.to_string())
+    }
+
+    #[test]
+    fn what_is_like_a_mistyped_word_is_suggested_and_nothing_else() {
+        for (line, suggested) in [
+            ("treecast send --exlude x f", "'--exclude'"),
+            ("treecast receive --int x t", "'--into'"),
+            ("treecast help sned", "'send'"),
+            ("treecast sned", "'send'"),
+        ] {
+            let told = refused(line);
+            assert!(told.contains("similar") && told.contains(suggested), "{line}: {told}");
+        }
+        for line in ["treecast receive --yesterday t", "treecast send --verbatim f", "treecast help xyzzy"] {
+            let told = refused(line);
+            assert!(!told.contains("similar"), "{line}: {told}");
+        }
     }
 
     #[test]

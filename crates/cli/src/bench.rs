@@ -10,6 +10,7 @@ use treecast_bench::{Report, Scope};
 use treecast_host::{
     quantity::{self, QuantityError},
     stop::Stop,
+    user,
 };
 
 use crate::{Outcome, output};
@@ -90,6 +91,9 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Outcome {
+    if !user::is_root() {
+        return Err("a bench makes network namespaces, which needs root: run it with sudo".into());
+    }
     match &args.command {
         Some(Command::Router(args)) => return router::run(args),
         Some(Command::Load(args)) => return load::run(args),

@@ -37,15 +37,23 @@ const COMPLETE: [&str; 3] = ["resume", "standing", "no_config"];
 /// Options that leave files out. What is typed does not replace them, because files that nobody should get would go out.
 const ADDED: [&str; 2] = ["exclude", "not"];
 
-/// The places of the options that the configuration has added to the command line, by their long names.
+/// The options that the configuration has added to the command line, by their long names.
 #[derive(Debug, Default)]
-pub struct Origins(BTreeMap<String, String>);
+pub struct Origins(BTreeMap<String, Origin>);
+
+#[derive(Debug)]
+struct Origin {
+    /// FILE:LINE.
+    place: String,
+    /// The value, if it is one of a few words, such as `carousel`. Lines name it without its option.
+    word: Option<String>,
+}
 
 impl Origins {
     /// The place, as FILE:LINE, of an option that clap names, such as `--rate <RATE>`.
     pub fn place(&self, option: &str) -> Option<&str> {
         let name = option.strip_prefix("--")?.split([' ', '=', '[']).next()?;
-        self.0.get(name).map(String::as_str)
+        self.0.get(name).map(|origin| &*origin.place)
     }
 
     /// Adds to a line where those of its options are that were not typed.
@@ -58,8 +66,16 @@ impl Origins {
                 &rest[..end.unwrap_or(rest.len())] == name
             })
         };
-        let places = self.0.iter().filter(|(name, _)| is_named(name));
-        let places: String = places.map(|(name, place)| format!("; --{name} is in {place}")).collect();
+        let has_word = |word: &str| {
+            let mut words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+            words.any(|other| other == word)
+        };
+        let told = |(name, origin): (&String, &Origin)| match &origin.word {
+            _ if is_named(name) => Some(format!("; --{name} is in {}", origin.place)),
+            Some(word) if has_word(word) => Some(format!("; --{name} {word} is in {}", origin.place)),
+            _ => None,
+        };
+        let places: String = self.0.iter().filter_map(told).collect();
         line + &places
     }
 }
@@ -143,7 +159,9 @@ impl Typed {
                 // The parser refuses it, and knows the nearest option.
                 None => added.push(format!("--{key}").into()),
             }
-            origins.0.insert(key, setting.place);
+            let is_word = arg.is_some_and(|arg| !arg.get_possible_values().is_empty());
+            let word = setting.value.as_str().filter(|_| is_word).map(str::to_owned);
+            origins.0.insert(key, Origin { place: setting.place, word });
         }
         arguments.splice(self.at..self.at, added);
         Ok((arguments, origins))
@@ -390,8 +408,16 @@ mod tests {
 
     #[test]
     fn a_line_says_where_its_options_are() {
-        let origins =
-            Origins([("rate", "c:3"), ("rates", "c:4")].map(|(a, b)| (a.to_owned(), b.to_owned())).into());
+        let origin = |place: &str, word: Option<&str>| Origin {
+            place: place.to_owned(),
+            word: word.map(str::to_owned),
+        };
+        let given = [("rate", "c:3", None), ("rates", "c:4", None), ("repair", "c:5", Some("carousel"))];
+        let origins = Origins(given.map(|(name, place, word)| (name.to_owned(), origin(place, word))).into());
+        assert_eq!(
+            origins.explain("a carousel counts nobody: leave out --wait".to_owned()),
+            "a carousel counts nobody: leave out --wait; --repair carousel is in c:5"
+        );
         assert_eq!(origins.explain("no --rates, or --x".to_owned()), "no --rates, or --x; --rates is in c:4");
         assert_eq!(origins.explain("rate".to_owned()), "rate");
         assert_eq!((origins.place("--rate <RATE>"), origins.place("--rat")), (Some("c:3"), None));

@@ -10,7 +10,7 @@ use treecast::{
 use treecast_host::clock::since_1970;
 
 use crate::{
-    Outcome, advice,
+    Outcome,
     arguments::{self, counted},
     figures, output,
 };
@@ -36,7 +36,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Outcome {
     let stop = Stop::on_signals()?;
-    let interfaces = Interfaces::named(&args.interface).map_err(|error| advice::line(&error))?;
+    let interfaces = Interfaces::named(&args.interface)?;
     let (mut shown, mut is_deaf) = (0, false);
     let mut on_news = |news: News| {
         shown += usize::from(matches!(news, News::Announced(_)));
@@ -47,8 +47,7 @@ pub fn run(args: &Args) -> Outcome {
         }
     };
     let time = Duration::from_secs(args.time);
-    let refused =
-        discovery::listen(&interfaces, time, &stop, &mut on_news).map_err(|error| advice::line(&error))?;
+    let refused = discovery::listen(&interfaces, time, &stop, &mut on_news)?;
     match args.json {
         true => {
             let refused: BTreeMap<&str, u64> =

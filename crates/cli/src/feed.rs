@@ -20,7 +20,7 @@ use treecast_feed::{
 use treecast_measure::date;
 use treecast_proto::random::SplitMix64;
 
-use crate::Outcome;
+use crate::{Outcome, arguments::counted, figures};
 
 /// Send the files that come into a folder, or analyse feeds of data products.
 ///
@@ -175,9 +175,11 @@ fn synthesize(args: &SynthArgs) -> Done {
         Ok(written)
     });
     let (products, bytes) = written.map_err(failed)?;
-    say!("log: {}: {products} products, {bytes} bytes", path.display());
+    let size = figures::bytes(bytes);
+    say!("log: {}: {}, {size}", path.display(), counted(products as usize, "product"));
     if args.objects > 0 {
-        say!("objects: {}: {} files", objects.display(), args.objects.min(products));
+        let files = counted(args.objects.min(products) as usize, "file");
+        say!("objects: {}: {files}", objects.display());
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Figures as people read them: bytes, rates, shares and times, short and of about the same width.
 
 pub(crate) use treecast::watch::bytes;
-use treecast::watch::{Holder, scaled};
+use treecast::watch::{Hindrance, Holder, scaled};
 
 /// Formats a rate: "94.1 Mbit/s", or "rate unknown" while it has not been measured.
 pub(crate) fn rate(bits_per_second: Option<u64>) -> String {
@@ -43,7 +43,15 @@ pub(crate) fn left(seconds: Option<f64>) -> String {
 
 /// Says which receiver the session waits for and why: "waits for client7: silent for 12 s".
 pub(crate) fn held_by(holder: &Holder) -> String {
-    format!("waits for {}: {}", holder.receiver, holder.text)
+    match holder.why {
+        Hindrance::Gone => format!("waits for {} to come back: its connection broke", holder.receiver),
+        _ => format!("waits for {}: {}", holder.receiver, holder.text),
+    }
+}
+
+/// How much of a whole there is: "3.8 MiB of 4.3 MiB", and never more than all.
+pub(crate) fn of_whole(part: u64, whole: u64) -> String {
+    format!("{} of {}", bytes(part.min(whole)), bytes(whole))
 }
 
 /// Names the slowest receivers, at most `named`: "; slowest: client7 25 %, client8 50 %". `receivers` must be sorted, the
@@ -79,6 +87,13 @@ mod tests {
         for equal in [&[("a", 5), ("b", 5)][..], &[("a", 5)], &[]] {
             assert_eq!(slowest(equal.iter().copied(), 3), "");
         }
+    }
+
+    #[test]
+    fn no_more_is_there_than_all() {
+        assert_eq!(of_whole(4_500_000, 4_000_000), "3.8 MiB of 3.8 MiB");
+        let gone = Holder::new("la3b".to_owned(), Hindrance::Gone);
+        assert_eq!(held_by(&gone), "waits for la3b to come back: its connection broke");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Files that are there complete or not at all.
 
 use std::{
-    ffi::OsString,
     fs::{self, File},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
+
+use treecast_host::hidden_file;
 
 /// A file that is written under a hidden name beside its place. It takes its place, and that of what is there, when it is complete.
 /// A file that is dropped before leaves nothing behind.
@@ -21,17 +21,10 @@ impl NewFile {
     /// # Errors
     /// If the folder cannot be written to, the place is a folder, or the path names no file.
     pub fn create(place: &Path, mode: u32) -> io::Result<Self> {
-        let name = place.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
         if place.is_dir() {
             return Err(io::Error::other("it is a folder"));
         }
-        let mut hidden = OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}", std::process::id()));
-        let hidden = place.with_file_name(hidden);
-        // A file of this name may be left from a process with the same number.
-        _ = fs::remove_file(&hidden);
-        let file = File::options().write(true).create_new(true).mode(mode).open(&hidden)?;
+        let (file, hidden) = hidden_file::create(place, mode)?;
         Ok(Self { file, hidden, place: place.to_owned() })
     }
 

@@ -26,7 +26,7 @@ use treecast::{
 use self::unfinished::Unfinished;
 use crate::{
     Outcome, advice,
-    arguments::{self, With},
+    arguments::{self, With, counted},
     group::Group,
     send::Dialect,
 };
@@ -122,7 +122,7 @@ pub struct Args {
     wait_for_space: u64,
     /// The name of this receiver at the sender [default: host name and process id; in a lab the node's name]. A carousel's sender does
     /// not hear it
-    #[arg(long)]
+    #[arg(long, value_parser = parse_name)]
     name: Option<String>,
     /// The key that identifies this receiver. Its name (see `treecast keys`) or file [default: a key made for
     /// the session]
@@ -208,7 +208,7 @@ pub fn run(args: Args) -> Outcome {
     let builder = builder(&args, &stop)?;
     let is_feed = builder.is_feed();
     let unfinished = Unfinished::new(&args, &builder);
-    let (mut follow_up, builder) = FollowUp::start(&args, builder)?;
+    let (mut follow_up, builder) = FollowUp::start(&args, builder, &stop)?;
     let mut display = display::Display::new(args.json, args.stdout, is_feed);
     let mut broken = None;
     let mut on_event = |event: &ReceiveEvent| {
@@ -226,9 +226,11 @@ pub fn run(args: Args) -> Outcome {
         Some(line) => Err(line),
         None => follow_up.finish(&stop, result.as_ref().is_ok_and(ReceiveSummary::is_complete)),
     };
-    let summary = result.map_err(|error| match time_limit(&stop) {
-        Some(limit) => format!("{limit}: nothing was received"),
-        None => advice::line(&error),
+    let summary = result.map_err(|error| -> Box<dyn std::error::Error> {
+        match time_limit(&stop) {
+            Some(limit) => format!("{limit}: nothing was received").into(),
+            None => error.into(),
+        }
     })?;
     display.finish(&summary);
     match finished {
@@ -279,10 +281,11 @@ impl FollowUp {
     fn start(
         args: &Args,
         builder: ReceiverBuilder,
+        stop: &Stop,
     ) -> Result<(Self, ReceiverBuilder), Box<dyn std::error::Error>> {
         if args.stdout {
             let outlet = stdout::Outlet::new(args.into.as_deref())?;
-            let builder = builder.folder(outlet.folder());
+            let builder = builder.folder(outlet.folder()).hand_on(outlet.taker(stop));
             return Ok((Self::Output(outlet), builder));
         }
         let runner = args.exec.as_ref().map(|template| {
@@ -415,6 +418,19 @@ fn iotup(args: &Args) -> Result<ReceiverBuilder, String> {
         .map_err(|error| advice::line(&error))
 }
 
+/// Parses the name of a receiver.
+fn parse_name(text: &str) -> Result<String, String> {
+    check_name(text).map(|()| text.to_owned())
+}
+
+/// Refuses the name of a receiver that no sender can list.
+fn check_name(name: &str) -> Result<(), String> {
+    match name.contains(',') {
+        true => Err("it has a comma, which stands between the names of `send --to-standing`".to_owned()),
+        false => Ok(()),
+    }
+}
+
 pub(crate) fn parse_pattern(text: &str) -> Result<glob::Pattern, String> {
     let expected = || "expected a pattern of whole names, like '*.iso' or 'docs/*'".to_owned();
     match glob::Pattern::new(text) {
@@ -451,7 +467,7 @@ fn at_limit(limit: Limit, summary: &ReceiveSummary) -> String {
     let whole = match summary.received {
         0 => "no file had come whole".to_owned(),
         1 => "1 file had come whole, and is kept".to_owned(),
-        files => format!("{files} files had come whole, and are kept"),
+        files => format!("{} had come whole, and are kept", counted(files as usize, "file")),
     };
     let goes_on = "what came of others is kept: start again with the same ticket and folder to go on";
     let (option, rest) = match limit {
@@ -476,7 +492,7 @@ fn exit_code(summary: &ReceiveSummary, time_limit: Option<Limit>) -> Outcome {
                 "what came is kept: start again with the same ticket and folder to go on, or remove .treecast-*"
             }
         };
-        return Err(format!("the session ended early ({}); {advice}", advice::with_option(reason)).into());
+        return Err(format!("the session ended early ({reason}); {advice}").into());
     }
     if summary.wanted_nothing() {
         let line = format!(

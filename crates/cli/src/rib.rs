@@ -19,7 +19,7 @@ use treecast_interdomain::rib::{
     synth::{self, Answers, Format, Known, KnownChanges, Model, Spec, differences},
 };
 
-use crate::Outcome;
+use crate::{Outcome, arguments::counted};
 
 /// Analyse routing tables of the Internet: stubs, providers, and what would shrink the tables
 #[derive(clap::Args)]
@@ -193,7 +193,9 @@ fn read(args: &ReadArgs) -> Outcome {
         0 => Ok(ExitCode::SUCCESS),
         left_out if left_out == all => Err(format!("{out}: nothing was added, for the reasons above").into()),
         left_out => {
-            remark!("treecast: {out}: {left_out} of {all} files were not added, for the reasons above");
+            let were = if left_out == 1 { "was" } else { "were" };
+            let of = counted(all, "file");
+            remark!("treecast: {out}: {left_out} of {of} {were} not added, for the reasons above");
             Ok(ExitCode::from(3))
         }
     }
@@ -324,7 +326,9 @@ impl Opened {
         if self.left_out == 0 {
             return Ok(ExitCode::SUCCESS);
         }
-        remark!("treecast: {} of {} files were left out, for the reasons above", self.left_out, self.named);
+        let were = if self.left_out == 1 { "was" } else { "were" };
+        let of = counted(self.named, "file");
+        remark!("treecast: {} of {of} {were} left out, for the reasons above", self.left_out);
         Ok(ExitCode::from(3))
     }
 }

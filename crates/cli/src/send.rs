@@ -421,17 +421,17 @@ fn hold_session(mut args: SessionArgs, resumed: Option<Kept>) -> Outcome {
     let keeps_none = kept::is_refused(args.session.as_deref());
     args.session.take_if(|_| keeps_none);
     refused::check(&args)?;
-    let kept = resumed.or_else(|| if keeps_none { None } else { Kept::begin(&args) });
+    let mut kept = resumed.or_else(|| if keeps_none { None } else { Kept::begin(&args) });
     args.session = args.session.or_else(|| kept.as_ref().map(Kept::session_file));
-    let outcome = hold_and_show(&args, kept.is_some());
+    let outcome = hold_and_show(&args, kept.as_mut());
     match kept {
         Some(kept) => kept.end(outcome),
         None => outcome,
     }
 }
 
-/// `is_kept`: the state is where `--resume` finds it.
-fn hold_and_show(args: &SessionArgs, is_kept: bool) -> Outcome {
+/// `kept`: the state that `--resume` finds.
+fn hold_and_show(args: &SessionArgs, mut kept: Option<&mut Kept>) -> Outcome {
     let (builder, wanted) = builder(args)?;
     if let Some(hint) = args.group.as_ref().and_then(Group::hint) {
         remark!("treecast: {hint}");
@@ -469,7 +469,10 @@ fn hold_and_show(args: &SessionArgs, is_kept: bool) -> Outcome {
         let is_lost = args.session.is_none() && lacking(&summary) > 0;
         return Ok(if is_lost { ExitCode::from(3) } else { ExitCode::SUCCESS });
     }
-    let code = exit_code(&summary, args.session.as_deref(), is_kept)?;
+    if !summary.withdrawn.is_empty() || !summary.interrupted && !lacks_some(&summary) {
+        kept.iter_mut().for_each(|kept| kept.note_in_vain());
+    }
+    let code = exit_code(&summary, args.session.as_deref(), kept.as_deref())?;
     match is_stream(args) && summary.not_sent > 0 {
         true => Err(
             "standard input could not be read to its end, and receivers have only its beginning: start anew"
@@ -654,17 +657,23 @@ fn lacking(summary: &SendSummary) -> usize {
     receivers.filter(|receiver| receiver.failed + receiver.objects_missed > 0).count()
 }
 
+/// Whether a receiver lacks what the session can still bring it.
+fn lacks_some(summary: &SendSummary) -> bool {
+    lacking(summary) > 0 || summary.others_failed + summary.never_came + summary.turned_away > 0
+}
+
 /// The exit code. A receiver that lacks an object which the sender could not send to its end has failed, too.
-fn exit_code(summary: &SendSummary, session: Option<&Path>, is_kept: bool) -> Outcome {
+fn exit_code(summary: &SendSummary, session: Option<&Path>, kept: Option<&Kept>) -> Outcome {
     if summary.interrupted {
-        return Err(match session {
-            None => "interrupted: receivers keep only the files that were complete".into(),
-            Some(_) if is_kept => format!(
-                "interrupted: receivers keep what came, and wait for the sender (--reconnect): {} with the same ticket",
-                kept::GOES_ON
+        return Err(match (session, kept.map(Kept::goes_on)) {
+            (None, _) | (_, Some(None)) => {
+                "interrupted: receivers keep only the files that were complete".into()
+            }
+            (_, Some(Some(goes_on))) => format!(
+                "interrupted: receivers keep what came, and wait for the sender (--reconnect): {goes_on}"
             )
             .into(),
-            Some(session) => format!(
+            (Some(session), None) => format!(
                 "interrupted: receivers keep what came, and wait for the next start with --session {} (--reconnect)",
                 session.display()
             )

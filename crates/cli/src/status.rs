@@ -202,7 +202,10 @@ fn standing_as_text(pid: u32, standing: &StandingStatus) -> String {
         counted(counts.commands_failed as usize, "command")
     );
     let received = counted(counts.received as usize, "session");
-    lines.push(format!("since its start: {received} received, {failed} (status --history tells more)"));
+    lines.push(format!(
+        "since its start: {received} received, {failed} ({} tells more)",
+        history::command(&standing.state)
+    ));
     let lines = lines.iter().map(|line| output::in_one_line(line));
     format!("{}\n", lines.collect::<Vec<_>>().join("\n  "))
 }

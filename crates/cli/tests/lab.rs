@@ -6,6 +6,7 @@ mod child;
 use std::collections::HashSet;
 use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -93,10 +94,9 @@ fn a_lab_is_built_used_shown_and_removed() {
         place.run(&["exec", name, "client0", "sh", "-c", "exit $#", "--", "--", "7"]).status.code(),
         Some(2)
     );
-    assert_eq!(
-        place.run(&["exec", name, "client0", "--", "sh", "-c", "kill -9 $$"]).status.code(),
-        Some(137)
-    );
+    let killed = place.run(&["exec", name, "client0", "--", "sh", "-c", "kill -9 $$"]).status;
+    assert_eq!(killed.signal(), Some(libc::SIGKILL), "a shell makes 137 of it");
+    ends_with_what_ends_it(&place, name);
     assert!(place.print(&["graph", name]).starts_with("<svg"));
 
     let said = place.refuse(&["up", "lan:clients=1", "--name", name]);
@@ -109,6 +109,23 @@ fn a_lab_is_built_used_shown_and_removed() {
     place.print(&["down", name]);
     assert_eq!(place.left_behind(), Vec::<String>::new());
     assert!(place.refuse(&["down", name]).contains("there is no lab"));
+}
+
+/// Ctrl-C, and a signal to `lab exec` alone, reach the program inside.
+fn ends_with_what_ends_it(place: &Place, name: &str) {
+    let mut sleeper = place.command(&["exec", name, "client0", "--", "sleep", "1000"]).spawn_guarded();
+    let start = Instant::now();
+    let is_sleep = |process: u32| {
+        fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|command| command.trim() == "sleep")
+    };
+    while !is_sleep(sleeper.id()) {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    sleeper.signal(libc::SIGINT);
+    assert_eq!(sleeper.wait().unwrap().signal(), Some(libc::SIGINT));
+    let left = Command::new("ip").args(["netns", "pids", &format!("{name}-client0")]).output().unwrap();
+    assert!(left.stdout.is_empty(), "{left:?}");
 }
 
 /// A receiver in a lab is called after its node, however it is started there.
@@ -251,7 +268,7 @@ fn faults_come_and_go() {
     while sleeper.try_wait().unwrap().is_none() {
         place.print(&["fault", name, "client0", "kill"]);
     }
-    assert_eq!(sleeper.wait().unwrap().code(), Some(137));
+    assert_eq!(sleeper.wait().unwrap().signal(), Some(libc::SIGKILL));
 }
 
 /// Either netem or a relay does it, whichever this machine has.
@@ -427,8 +444,14 @@ fn links_of_labs() -> Vec<String> {
 
 #[test]
 fn a_user_is_told_to_be_root() {
-    let output = treecast_as_nobody(&["lab", "up", "lan:clients=1"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success());
-    assert_eq!(said, "treecast: a lab makes network namespaces, which needs root: run it with sudo\n");
+    for (arguments, what) in
+        [(&["lab", "up", "lan:clients=1"][..], "lab"), (&["bench"], "bench"), (&["bench", "router"], "bench")]
+    {
+        let output = treecast_as_nobody(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success());
+        let expected =
+            format!("treecast: a {what} makes network namespaces, which needs root: run it with sudo\n");
+        assert_eq!(said, expected);
+    }
 }

@@ -145,6 +145,7 @@ fn who_comes_when_a_stream_has_begun_is_told_so() {
         assert_eq!(read(&scratch, "first"), [b"beginning", rest].concat());
         let line = finish_with(1, late);
         assert!(line.contains("the stream had begun") && line.contains("--wait"), "{line}");
+        assert!(line.contains("1 piece was over before") && !line.contains("nothing was lost;"), "{line}");
         assert!(read(&scratch, "late").is_empty());
         drop(lines);
         // One of its receivers lacks the beginning.
@@ -201,7 +202,8 @@ fn a_receiver_whose_output_nobody_reads_can_be_stopped() {
         .arg(scratch.path("spool"));
     command.arg(format!("@{}", scratch.path("ticket").display()));
     let mut receiver = start(&mut command);
-    finish_well(sender);
+    let told = finish_with(3, sender);
+    assert!(told.contains("before all of it was written"), "{told}");
     wait_until("the receiver has ended", || receiver.try_wait().unwrap().is_some());
     assert!(fs::read_dir(scratch.path("spool")).unwrap().next().is_none(), "nothing is left behind");
     let line = finish_with(1, receiver);
@@ -249,6 +251,25 @@ fn a_reader_that_goes_away_ends_its_receiver_alone() {
     finish_well(whole);
     assert!(read(&scratch, "whole") == bytes);
     finish_with(3, sender);
+}
+
+/// `receive --stdout | head`: what is behind the place where the reader has broken off is in no buffer of the sender any more.
+#[test]
+fn the_sender_hears_of_a_reader_that_went_away_before_the_end_of_one_file() {
+    let scratch = Scratch::new();
+    let sender = scratch.send(&[session::path(&scratch.file("one", 3_000_000))]);
+    let mut command = treecast();
+    command.args(["receive", "--stdout", "--interface", "lo", "--into"]).arg(scratch.path("spool"));
+    command.arg(format!("@{}", scratch.path("ticket").display()));
+    let mut cut = start(&mut command);
+    let mut output = cut.stdout.take().unwrap();
+    output.read_exact(&mut [0; 1000]).unwrap();
+    drop(output);
+    let line = finish_with(1, cut);
+    assert!(line.contains("cannot write to standard output: Broken pipe"), "{line}");
+    let (code, told) = finish(sender);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("at 0 of 1 receiver") && told.contains("standard output"), "{told}");
 }
 
 #[test]

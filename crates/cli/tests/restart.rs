@@ -8,7 +8,7 @@ use std::{
     fs::{self, File},
     io::Write as _,
     net::TcpListener,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     process::Command,
     time::{Duration, Instant},
 };
@@ -16,8 +16,8 @@ use std::{
 use mroute_network::Network;
 use serde_json::Value;
 use session::{
-    Guarded, Scratch, SpawnGuarded, contents, fetched, finish, finish_well, last_event, path, refused, start,
-    treecast, wait_until,
+    Guarded, Scratch, SpawnGuarded, contents, fetched, finish, finish_well, finish_with, last_event, path,
+    refused, start, treecast, wait_until,
 };
 
 /// Kills a sender and starts it again with the same arguments.
@@ -72,8 +72,9 @@ fn a_session_goes_on_without_having_thought_of_it_before() {
         let file = scratch.path("file");
         let args = [&["--rate", "20M", "--block", "1420", path(&file)], more].concat();
         let (receiver, told) = stopped_at_work(&scratch, signal, &args);
+        let number = format!("{:08x}", scratch.ticket().session.0);
         assert_eq!(
-            told.contains("`treecast send --resume` goes on with the same ticket"),
+            told.contains(&format!("`treecast send --resume {number}` goes on with the same ticket")),
             signal != libc::SIGKILL,
             "{told}"
         );
@@ -96,6 +97,38 @@ fn a_session_goes_on_without_having_thought_of_it_before() {
         assert_eq!(scratch.names("state/treecast/sessions"), [""; 0], "everybody has everything");
         refused(scratch.treecast().args(["send", "--resume"]), &["no session is kept", path(&sessions)]);
     }
+}
+
+/// `--resume` is not promised where it would end as before.
+#[test]
+fn going_on_is_told_of_only_where_it_brings_something() {
+    let scratch = Scratch::new();
+    scratch.file("tree/good", 1000);
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    fs::write(scratch.path("tree").join(name), "x").unwrap();
+    let sender = scratch.send(&[path(&scratch.path("tree"))]);
+    finish_well(scratch.receive("a", &[]));
+    let told = finish_with(3, sender);
+    assert!(told.contains("its name cannot be sent") && !told.contains("--resume"), "{told}");
+
+    let file = scratch.file("file", 3_000_000);
+    fs::remove_file(scratch.path("ticket")).unwrap();
+    let sender = scratch.send(&["--rate", "8M", path(&file)]);
+    let receiver = scratch.receive("b", &[]);
+    wait_until("some of it has come", || scratch.parts("b") > 0);
+    fs::File::options().write(true).open(&file).unwrap().set_len(1000).unwrap();
+    finish_with(3, receiver);
+    let told = finish_with(3, sender);
+    assert!(told.contains("became shorter") && !told.contains("--resume"), "{told}");
+
+    let session = scratch.arg("kept.session");
+    let mut command = scratch.treecast();
+    command.args(["send", "--interface", "lo", "--session", &session, "--wait-timeout", "1", path(&file)]);
+    refused(&mut command, &["0 of 1 receiver came within 1 s"]);
+    refused(
+        scratch.treecast().args(["send", "--resume", &session]),
+        &["is a file of --session", &format!("`treecast send --session {session} FILE`")],
+    );
 }
 
 /// A profile that has changed, or gone, changes no session that has begun with it.

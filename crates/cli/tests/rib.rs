@@ -188,7 +188,7 @@ fn files_that_cannot_be_read_are_named_and_the_others_are_read() {
         let said = String::from_utf8(stderr).unwrap();
         assert_eq!((status.code(), said.lines().count()), (Some(3), 2), "{command}: {said}");
         assert!(
-            said.contains("empty.mrt: the file is empty") && said.contains("1 of 3 files were left out"),
+            said.contains("empty.mrt: the file is empty") && said.contains("1 of 3 files was left out"),
             "{said}"
         );
         let text = String::from_utf8(stdout).unwrap();

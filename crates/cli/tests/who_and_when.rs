@@ -118,6 +118,6 @@ fn a_session_that_nobody_is_at_tells_when_it_gives_up() {
     let file = scratch.file("file", 1000);
     let mut command = scratch.treecast();
     command.args(["send", "--interface", "lo", "--wait-timeout", "1", path(&file)]);
-    refused(&mut command, &["0 of 1 receiver came within 1 s", "--wait-timeout", "`treecast send --resume`"]);
+    refused(&mut command, &["0 of 1 receiver came within 1 s", "--wait-timeout", "`treecast send --resume "]);
     refused(scratch.treecast().args(["send", "--wait-timeout", "ever", path(&file)]), &["or never"]);
 }

@@ -162,7 +162,7 @@ impl fmt::Display for Hindrance {
             Self::Full => write!(f, "its disk is full: it waits for room"),
             Self::Checking => write!(f, "verifies what it has"),
             Self::Behind => write!(f, "behind"),
-            Self::Gone => write!(f, "it has broken off and may come again"),
+            Self::Gone => write!(f, "its connection broke, and it may come back"),
             Self::Away(seconds) => write!(f, "away for {seconds:.0} s"),
         }
     }

@@ -61,9 +61,36 @@ pub fn some_of<T: Display>(all: &[T], most: usize) -> String {
     }
 }
 
+/// The name that differs least from another one, if one is near enough to be meant. Upper and lower case are one.
+pub fn nearest<'a>(name: &str, others: &[&'a str]) -> Option<&'a str> {
+    /// The least likeness, from 0 to 1.
+    const LIKE: f64 = 0.6;
+    let likeness = |other: &&str| {
+        let like = strsim::normalized_damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
+        (like >= LIKE).then_some(like)
+    };
+    let near = others.iter().filter_map(|other| Some((*other, likeness(other)?)));
+    near.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(other, _)| other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mistyped_name_has_a_nearest_one() {
+        let there = ["devices", "lab1", "lab2", "printer"];
+        let cases = [
+            ("devcies", Some("devices")),
+            ("Lab1", Some("lab1")),
+            ("camera", None),
+            ("pritner", Some("printer")),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(nearest(name, &there), expected, "{name}");
+        }
+        assert_eq!(nearest("lab1", &[]), None);
+    }
 
     #[test]
     fn what_would_break_a_line_or_turn_it_round_is_escaped() {

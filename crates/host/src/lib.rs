@@ -14,6 +14,7 @@ pub mod ethtool;
 pub mod file_limit;
 pub mod folder;
 
+pub mod hidden_file;
 pub mod interface;
 pub mod memory;
 pub mod messages;

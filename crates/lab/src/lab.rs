@@ -1,6 +1,8 @@
 //! A lab that is up, as its users see it.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
 
@@ -245,10 +247,16 @@ impl Lab {
     /// Starts a program inside `node`.
     pub fn spawn(&self, node: &str, mut command: Command) -> Result<Child> {
         self.place(node, &mut command)?;
-        let program = command.get_program().to_string_lossy().into_owned();
-        command.spawn().map_err(Error::system(format!(
-            "start {program} in {node} (is it installed, and may it be run?)"
-        )))
+        command.spawn().map_err(Error::system(starting(&command, node)))
+    }
+
+    /// Becomes a program inside `node`, which then gets the signals that are meant for it. Returns only if that fails.
+    ///
+    /// # Errors
+    /// Why the program could not be started.
+    pub fn become_program(&self, node: &str, mut command: Command) -> Result<Infallible> {
+        self.place(node, &mut command)?;
+        Err(Error::system(starting(&command, node))(command.exec()))
     }
 
     /// Runs `work` on a thread inside `node`. Sockets and files that it returns still belong to that node.
@@ -270,6 +278,12 @@ impl Lab {
         let name = &self.node(node)?.namespace;
         Namespace::open(name).map_err(Error::system(format!("open namespace {name}")))
     }
+}
+
+/// What is done when a program is started.
+fn starting(command: &Command, node: &str) -> String {
+    let program = command.get_program().to_string_lossy();
+    format!("start {program} in {node} (is it installed, and may it be run?)")
 }
 
 fn require_root() -> Result<()> {

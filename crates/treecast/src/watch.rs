@@ -12,13 +12,16 @@ pub use treecast_driver::{
     events::Timed,
     files::{Lack, Limit, Shortage},
     hindrance::{Hindrance, Holder},
-    receive::{Done as ReceiveDone, LocalProgress, ReceiveEvent, ReceiveProgress, ReceiveSummary, in_a_row},
+    receive::{
+        Complete, Done as ReceiveDone, LocalProgress, ReceiveEvent, ReceiveProgress, ReceiveSummary, Taken,
+        in_a_row,
+    },
     send::{
         CarouselEnd, CommandOutcome, Done as SendDone, FanoutProgress, GroupProgress, LocalSending,
         NamedReceiver, Presence, RateProgress, ReceiverProgress, ReceiverState, SendEvent, SendProgress,
         SendSummary, Standing, Sums, WayProgress,
     },
-    words::{bytes, counted, in_one_line, scaled},
+    words::{bytes, counted, in_one_line, nearest, scaled},
 };
 pub use treecast_proto::fanout::Way;
 pub use treecast_wire::message::ObjectKind;

@@ -21,7 +21,15 @@ const MEANINGS: &[Meaning] = &[
     (&["--min-receivers", "--autostart"], "udpcast", "`send --wait N` waits for N receivers"),
     (&["--min-wait", "--max-wait"], "udpcast", "`send --wait-timeout TIME` limits the wait for receivers"),
     (
-        &["--mcast-data-address", "--mcast-rdv-address", "--mcast-addr", "--multicast", "--portbase"],
+        &[
+            "--mcast-data-address",
+            "--mcast-data-addr",
+            "--mcast-rdv-address",
+            "--mcast-rdv-addr",
+            "--mcast-addr",
+            "--multicast",
+            "--portbase",
+        ],
         "udpcast",
         "`send --group ADDR:PORT` names the multicast group and port",
     ),
@@ -50,7 +58,19 @@ const MEANINGS: &[Meaning] = &[
         "`receive --to PATH` writes the one file of a session, and --into DIR names the folder",
     ),
     (
-        &["--output-dir", "--out", "--destdir", "--directory"],
+        &["-O", "--remote-name"],
+        "curl",
+        "leave it out: files keep their names, and `receive --to PATH` names the one file of a session",
+    ),
+    (&["--yes", "--no-prompt"], "croc", "leave it out: `receive` asks nothing, and begins at once"),
+    (
+        &["-p"],
+        "uftp, udpcast and scp",
+        "`send --group ADDR:PORT` and `receive --port N` name ports, `receive --stdout` hands on a stream, and permissions and times \
+         are sent without being asked for",
+    ),
+    (
+        &["--output-dir", "--out", "--destdir", "--directory", "--dir", "--dest"],
         "curl and croc",
         "`receive --into DIR` names the folder",
     ),
@@ -61,7 +81,7 @@ const MEANINGS: &[Meaning] = &[
         "leave it out: receivers keep files that the folder no longer has",
     ),
     (
-        &["--archive", "--perms", "--times", "--recursive", "--links"],
+        &["--archive", "--perms", "--times", "--recursive", "--links", "-a", "-r"],
         "rsync",
         "leave it out: `send` takes folders whole, with permissions, times and links",
     ),
@@ -72,7 +92,12 @@ const MEANINGS: &[Meaning] = &[
     ),
     (&["--checksum"], "rsync", "leave it out: each file's hash is verified"),
     (
-        &["--progress", "--info"],
+        &["--dry-run", "-n"],
+        "rsync",
+        "there is no trial: `send` names what it leaves out, and sends nothing before a receiver has joined",
+    ),
+    (
+        &["--progress", "--info", "--verbose", "-v"],
         "rsync",
         "leave it out: progress is shown at a terminal, and --json tells it to programs",
     ),
@@ -150,5 +175,21 @@ mod tests {
         let line = meaning("--bwlimit=50").unwrap();
         assert!(line.starts_with("--bwlimit is an option of rsync") && line.contains("--rate 50M"), "{line}");
         assert_eq!(meaning("--rate"), None);
+        for (theirs, here) in [
+            ("-a", "takes folders whole"),
+            ("-r", "takes folders whole"),
+            ("-v", "progress is shown"),
+            ("--verbose", "progress is shown"),
+            ("-n", "no trial"),
+            ("--dry-run", "no trial"),
+            ("--mcast-rdv-addr", "--group ADDR:PORT"),
+            ("--yes", "asks nothing"),
+            ("--dir", "--into DIR"),
+            ("-O", "--to PATH"),
+            ("-p", "--port N"),
+        ] {
+            let line = meaning(theirs).unwrap();
+            assert!(line.contains(here), "{line}");
+        }
     }
 }

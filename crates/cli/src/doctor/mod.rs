@@ -23,7 +23,7 @@ use crate::Outcome;
 ///
 /// Without HOST it looks at this host. With hosts on which `treecast doctor listen` runs, it also tests what arrives between
 /// all of them. Run it as root everywhere: it then sees firewalls, queriers, and what comes to an interface. The exit code is
-/// 0 if all is well, and 3 if something is wrong.
+/// 0 if all is well, and 3 if something is wrong or a HOST cannot be reached. It is 1 if nothing could be tested.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {

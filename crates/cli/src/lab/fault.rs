@@ -10,7 +10,7 @@ use treecast_lab::{
     quantity::Time,
 };
 
-use crate::Outcome;
+use crate::{Outcome, arguments::counted};
 
 /// Break a node's cable or programs, or a link, while the network is used, and mend them
 #[derive(clap::Args)]
@@ -178,6 +178,6 @@ fn attack(lab: &Lab, fault: &Fault) -> Result<(), Box<dyn std::error::Error>> {
     while !stop.is_requested() {
         std::thread::sleep(LOOK);
     }
-    say!("{} packets sent", attack.map_or(0, |attack| attack.sent()));
+    say!("{} sent", counted(attack.map_or(0, |attack| attack.sent()) as usize, "packet"));
     Ok(())
 }

@@ -202,8 +202,7 @@ fn exec(args: ExecArgs) -> Outcome {
     let [program, arguments @ ..] = &args.command[..] else { return Ok(ExitCode::FAILURE) };
     let mut command = Process::new(program);
     command.args(arguments);
-    let status = lab.spawn(&args.node, command)?.wait()?;
-    Ok(exit_code(status))
+    match lab.become_program(&args.node, command)? {}
 }
 
 fn enter(namespace: &str, parent: u32, command: &[std::ffi::OsString]) -> Outcome {
@@ -212,15 +211,6 @@ fn enter(namespace: &str, parent: u32, command: &[std::ffi::OsString]) -> Outcom
     command.args(arguments);
     let error = treecast_lab::become_inside(namespace, parent, command);
     Err(format!("could not start {} in {namespace}: {error}", program.display()).into())
-}
-
-/// Converts the end of a program to an exit code. A program that a signal ended counts as 128 plus the signal's
-/// number, as in a shell.
-fn exit_code(status: std::process::ExitStatus) -> ExitCode {
-    use std::os::unix::process::ExitStatusExt;
-    let signalled = status.signal().map(|signal| 128 + signal);
-    let code = status.code().or(signalled).and_then(|code| u8::try_from(code).ok());
-    ExitCode::from(code.unwrap_or(1))
 }
 
 fn list(args: ListArgs) -> Outcome {

@@ -13,7 +13,7 @@ use treecast_host::clock::WallTime;
 use crate::{
     advice::with_option,
     arguments::counted,
-    figures::{self, bytes, left, percent, rate},
+    figures::{self, bytes, left, of_whole, percent, rate},
     moving_line::{Moment, MovingLine},
     output::Lines,
 };
@@ -134,8 +134,8 @@ impl Display {
         if self.is_feed {
             return format!("{}, {received}, {now}", counted(progress.objects_done as usize, "file"));
         }
-        let announced = bytes(progress.announced_bytes);
-        format!("{received} of {announced}, {now}, {}", left(progress.seconds_left))
+        let of_all = of_whole(progress.received_bytes, progress.announced_bytes);
+        format!("{of_all}, {now}, {}", left(progress.seconds_left))
     }
 
     /// Says how many files are done, what was sent again, and what delays the session.
@@ -228,6 +228,7 @@ fn in_one_line(summary: &ReceiveSummary, cut_short: usize, unit: &str) -> String
         + progress.decoded_blocks
         + progress.wrong_chunks;
     let losses = match events {
+        0 if summary.is_complete() && summary.missed > 0 => "nothing was lost since it came".to_owned(),
         0 if summary.is_complete() => "nothing was lost".to_owned(),
         _ => format!(
             "{} sent again, {} twice, {} dropped; {failed} failed",
@@ -246,6 +247,10 @@ fn in_one_line(summary: &ReceiveSummary, cut_short: usize, unit: &str) -> String
         bytes(summary.received_bytes),
         progress.seconds,
     );
+    if summary.missed > 0 {
+        let were = if summary.missed == 1 { "was" } else { "were" };
+        line += &format!(", {} {were} over before", counted(summary.missed as usize, unit));
+    }
     if summary.not_wanted > 0 {
         line += &format!(", {} not wanted", summary.not_wanted);
     }
@@ -373,6 +378,10 @@ mod tests {
         assert_eq!(in_one_line(&summary, 0, "file"), one);
         summary.progress.duplicate_blocks = 0;
         assert_eq!(in_one_line(&summary, 0, "file"), "1 file, 5 B in 0.00 s; nothing was lost");
+        summary.missed = 3;
+        let late = "1 file, 5 B in 0.00 s; nothing was lost since it came, 3 pieces were over before";
+        assert_eq!(in_one_line(&summary, 0, "piece"), late.replacen("file", "piece", 1));
+        summary.missed = 0;
         summary.progress.duplicate_blocks = 1;
         (summary.received, summary.others, summary.received_bytes) = (4, 5, 7 << 20);
         summary.progress.retransmitted_bytes = 3 << 19;

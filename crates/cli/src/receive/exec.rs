@@ -35,6 +35,9 @@ impl Template {
         let words = shlex::split(text).ok_or("a quote is not closed")?;
         match words.split_first() {
             None => Err("expected a command, like 'sha256sum {}'".to_owned()),
+            Some((program, _)) if program.contains(PLACE) => Err(
+                "a received file is no program: expected a program in front of {}, like 'sha256sum {}'".to_owned(),
+            ),
             Some((_, arguments)) if !arguments.iter().any(|word| word.contains(PLACE)) => {
                 Err("expected {} where the file's path is to stand, like 'sha256sum {}'".to_owned())
             }
@@ -51,16 +54,7 @@ impl Template {
     /// # Errors
     /// Which one is missing.
     pub fn check(&self) -> Result<(), String> {
-        let program = Path::new(&self.0[0]);
-        let is_program = |path: &Path| {
-            path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-        };
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let is_there = match self.0[0].contains('/') {
-            true => is_program(program),
-            false => std::env::split_paths(&path).any(|folder| is_program(&folder.join(program))),
-        };
-        match is_there {
+        match is_there(&self.0[0]) {
             true => Ok(()),
             false => Err(format!("there is no program {}: name one that is there with --exec", self.0[0])),
         }
@@ -77,6 +71,18 @@ impl Template {
         }
         command.stdin(Stdio::null());
         command
+    }
+}
+
+/// Whether there is a program of this name, or at this path.
+pub(super) fn is_there(program: &str) -> bool {
+    let is_program = |path: &Path| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match program.contains('/') {
+        true => is_program(Path::new(program)),
+        false => std::env::split_paths(&path).any(|folder| is_program(&folder.join(program))),
     }
 }
 
@@ -238,7 +244,8 @@ mod tests {
         for (text, why) in [
             ("", "a command"),
             ("sha256sum", "{}"),
-            ("{}", "{}"),
+            ("{}", "in front of {}"),
+            ("{} {}", "a received file is no program"),
             ("tool '{}", "quote"),
             ("sh -c 'gzip {}'", "sh {}"),
             ("sh -ec 'gzip {}'", "sh {}"),

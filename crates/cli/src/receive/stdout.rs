@@ -16,7 +16,7 @@ use std::{
 use treecast::{
     Stop,
     stream::{END_NAME, MOST_PIECES, is_spooled, piece_number},
-    watch::{ObjectKind, ReceiveEvent},
+    watch::{Complete, ReceiveEvent, Taken},
 };
 use treecast_host::temporary::TemporaryFolder;
 
@@ -33,6 +33,12 @@ const SLOW_DOWN: Duration = Duration::from_secs(1);
 pub(super) struct Outlet {
     folder: TemporaryFolder,
     writer: Writer,
+    order: Arc<Mutex<Order>>,
+}
+
+/// What has come, in the order in which it is to be written.
+#[derive(Default)]
+struct Order {
     /// The number of the piece that is to be written next.
     next: u64,
     /// The number of pieces of the stream, once it is known.
@@ -41,6 +47,10 @@ pub(super) struct Outlet {
     early: BTreeMap<u64, PathBuf>,
     /// The one file that is no piece of a stream.
     file: Option<PathBuf>,
+    /// The name of the file that waits until everything is written.
+    last: Option<String>,
+    /// Why a file was not taken, in words.
+    refused: Option<String>,
 }
 
 impl Outlet {
@@ -61,7 +71,7 @@ impl Outlet {
             )
         })?;
         let writer = Writer::start().map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(Self { folder, writer, next: 0, pieces: None, early: BTreeMap::new(), file: None })
+        Ok(Self { folder, writer, order: Arc::default() })
     }
 
     /// The folder into which the session's files are to go.
@@ -69,48 +79,98 @@ impl Outlet {
         self.folder.path()
     }
 
+    /// What takes each complete file. It takes the last one only when all is written, so the sender hears of a reader that has broken off.
+    pub fn taker(&self, stop: &Stop) -> impl Fn(Complete<'_>) -> Taken + Send + Sync + 'static {
+        let (folder, writer) = (self.folder.path().to_owned(), self.writer.clone());
+        let (order, stop) = (self.order.clone(), stop.clone());
+        move |file| {
+            let mut order = order.lock().unwrap_or_else(PoisonError::into_inner);
+            let placed = match order.last.as_deref() == Some(file.name) {
+                true => Ok(()),
+                false => order.take(&folder, file, &writer),
+            };
+            match placed.and_then(|()| writer.is_done(&stop)) {
+                Ok(false) if order.is_whole() => {
+                    order.last = Some(file.name.to_owned());
+                    None
+                }
+                Err(line) => {
+                    order.refused = Some(line.clone());
+                    Some(Err(line))
+                }
+                Ok(_) => Some(Ok(())),
+            }
+        }
+    }
+
     /// Takes note of a session's event.
     ///
     /// # Errors
     /// Why nothing more can be written, in words.
     pub fn note(&mut self, event: &ReceiveEvent) -> Result<(), String> {
+        self.writer.keep_up()?;
         match event {
-            ReceiveEvent::Received { name, kind: ObjectKind::File, .. } => self.take(name)?,
-            ReceiveEvent::Failed { name, reason, .. } => return Err(format!("{name} failed: {reason}")),
-            _ => {}
+            ReceiveEvent::Failed { name, reason, .. } => {
+                let refused = self.order().refused.clone();
+                Err(refused.unwrap_or_else(|| format!("{name} failed: {reason}")))
+            }
+            _ => Ok(()),
         }
-        self.writer.keep_up()
     }
 
-    fn take(&mut self, name: &str) -> Result<(), String> {
-        let path = self.folder.path().join(name);
-        if name == END_NAME {
+    /// Waits until all of a complete session is written, or until `stop` is requested.
+    ///
+    /// # Errors
+    /// Why standard output has not got all of it, in words.
+    pub fn finish(self, stop: &Stop) -> Result<(), String> {
+        self.order().check()?;
+        self.writer.finish(stop)
+    }
+
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Order {
+    /// Takes a file that is complete, and has what can be written next written.
+    fn take(&mut self, folder: &Path, file: Complete<'_>, writer: &Writer) -> Result<(), String> {
+        let path = folder.join(file.name);
+        if file.name == END_NAME {
             let text = fs::read_to_string(&path)
                 .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
             self.pieces = Some(text.parse().map_err(|_| "the sender tells no number of pieces".to_owned())?);
             return Ok(());
         }
-        match piece_number(name) {
+        match piece_number(file.name) {
             Some(_) if self.file.is_some() => return Err(ONE_FILE.to_owned()),
             Some(number) if number >= self.next => _ = self.early.insert(number, path),
             // It has been written.
             Some(_) => _ = fs::remove_file(path),
-            None if self.file.is_some() || self.next > 0 || !self.early.is_empty() => {
+            None if self.file.is_some() || self.next > 0 || !self.early.is_empty() || file.others > 0 => {
                 return Err(ONE_FILE.to_owned());
             }
-            None => self.file = Some(path),
+            None => {
+                self.file = Some(path.clone());
+                writer.write(path);
+            }
         }
         // The sender does not go so far ahead of a piece that may still come, unless it keeps all of them.
-        if !is_spooled(name)
+        if !is_spooled(file.name)
             && self.early.last_key_value().is_some_and(|(last, _)| last - self.next >= MOST_PIECES)
         {
             return Err(self.lacks());
         }
         while let Some(path) = self.early.remove(&self.next) {
             self.next += 1;
-            self.writer.write(path);
+            writer.write(path);
         }
         Ok(())
+    }
+
+    /// Whether all that will come is there.
+    fn is_whole(&self) -> bool {
+        self.file.is_some() || self.pieces == Some(self.next)
     }
 
     fn lacks(&self) -> String {
@@ -122,31 +182,34 @@ impl Outlet {
         }
     }
 
-    /// Writes what is left of a complete session, and waits until all is written, or until `stop` is requested.
+    /// Sees that a complete session was one file, or one stream to its end.
     ///
     /// # Errors
-    /// Why standard output has not got all of it, in words.
-    pub fn finish(self, stop: &Stop) -> Result<(), String> {
+    /// What it was, in words.
+    fn check(&self) -> Result<(), String> {
         match (self.pieces, &self.file) {
-            (Some(pieces), None) if self.next == pieces => {}
-            (None, Some(file)) if self.next == 0 => self.writer.write(file.clone()),
+            (Some(pieces), None) if self.next == pieces => Ok(()),
+            (None, Some(_)) if self.next == 0 => Ok(()),
             (None, None) if self.next == 0 && self.early.is_empty() => {
-                return Err("the session has no file to write".to_owned());
+                Err("the session has no file to write".to_owned())
             }
             (None, None) if self.next > 0 => {
-                return Err("the stream is not complete: its sender has told of no end".to_owned());
+                Err("the stream is not complete: its sender has told of no end".to_owned())
             }
-            (_, None) => return Err(self.lacks()),
-            (_, Some(_)) => return Err(ONE_FILE.to_owned()),
+            (_, None) => Err(self.lacks()),
+            (_, Some(_)) => Err(ONE_FILE.to_owned()),
         }
-        self.writer.finish(stop)
     }
 }
 
 /// The error for a session that is more than one file or one stream.
 const ONE_FILE: &str = "the session has several files, and --stdout writes one: choose it with --only";
 
+/// The error for a receiver that is stopped while it writes.
+const STOPPED: &str = "stopped before all of it was written to standard output";
+
 /// The thread that writes files to standard output and removes them.
+#[derive(Clone)]
 struct Writer(Arc<(Mutex<Waiting>, Condvar)>);
 
 #[derive(Default)]
@@ -154,6 +217,12 @@ struct Waiting {
     files: VecDeque<PathBuf>,
     is_writing: bool,
     error: Option<String>,
+}
+
+impl Waiting {
+    fn is_busy(&self) -> bool {
+        self.is_writing || !self.files.is_empty()
+    }
 }
 
 impl Writer {
@@ -190,6 +259,20 @@ impl Writer {
         self.0.1.notify_all();
     }
 
+    /// Whether nothing waits to be written.
+    ///
+    /// # Errors
+    /// If files cannot be written, or `stop` was requested before, in words.
+    fn is_done(&self, stop: &Stop) -> Result<bool, String> {
+        let waiting = self.waiting();
+        match &waiting.error {
+            Some(error) => Err(error.clone()),
+            None if !waiting.is_busy() => Ok(true),
+            None if stop.is_requested() => Err(STOPPED.to_owned()),
+            None => Ok(false),
+        }
+    }
+
     /// Waits for a moment if many files wait.
     ///
     /// # Errors
@@ -210,9 +293,7 @@ impl Writer {
 
     /// Waits until all is written, or until `stop` is requested.
     fn finish(&self, stop: &Stop) -> Result<(), String> {
-        let is_busy = |waiting: &mut Waiting| {
-            waiting.error.is_none() && (waiting.is_writing || !waiting.files.is_empty())
-        };
+        let is_busy = |waiting: &mut Waiting| waiting.error.is_none() && waiting.is_busy();
         loop {
             let waited = self.0.1.wait_timeout_while(self.waiting(), Duration::from_millis(100), is_busy);
             let mut waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -220,7 +301,7 @@ impl Writer {
                 return waiting.error.take().map_or(Ok(()), Err);
             }
             if stop.is_requested() {
-                return Err("stopped before all of it was written to standard output".to_owned());
+                return Err(STOPPED.to_owned());
             }
         }
     }

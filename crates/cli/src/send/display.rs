@@ -12,7 +12,7 @@ use super::orders;
 use crate::{
     advice::with_option,
     arguments::counted,
-    figures::{bytes, held_by, left, part, percent, rate, slowest, standings},
+    figures::{bytes, held_by, left, of_whole, part, percent, rate, slowest, standings},
     moving_line::{Moment, MovingLine},
     output::{self, Lines},
 };
@@ -187,9 +187,8 @@ impl Display {
             None => (progress.done_bytes(), progress.wanted_bytes()),
         };
         let figures = format!(
-            "{} of {}, {}, {}",
-            bytes(done_bytes),
-            bytes(wanted_bytes),
+            "{}, {}, {}",
+            of_whole(done_bytes, wanted_bytes),
             rate(progress.leaving_bps()),
             left(progress.seconds_left)
         );

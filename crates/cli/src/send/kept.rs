@@ -47,6 +47,8 @@ const SESSION: &str = "session";
 #[derive(Debug)]
 pub(super) struct Kept {
     folder: PathBuf,
+    /// Whether going on would bring nobody more: what receivers lack cannot be sent, or nobody lacks anything.
+    is_in_vain: bool,
     /// Holds the lock.
     _command: File,
 }
@@ -86,7 +88,7 @@ impl Kept {
         let folder = parent.join(format!("{}-{}", now.as_millis(), std::process::id()));
         DirBuilder::new().mode(0o700).create(&folder).ok()?;
         match write_command(&folder, &command) {
-            Ok(file) => Some(Self { folder, _command: file }),
+            Ok(file) => Some(Self { folder, is_in_vain: false, _command: file }),
             Err(_) => {
                 remove(&folder);
                 None
@@ -99,25 +101,41 @@ impl Kept {
         self.folder.join(SESSION)
     }
 
+    /// Notes that going on would bring nobody more.
+    pub fn note_in_vain(&mut self) {
+        self.is_in_vain = true;
+    }
+
+    /// What goes on with this session. `None` if going on would bring nobody more.
+    pub fn goes_on(&self) -> Option<String> {
+        let state = KeptState::read(self.session_file()).ok().flatten();
+        let number = state.map_or_else(String::new, |state| format!(" {}", state.number));
+        (!self.is_in_vain).then(|| format!("`treecast send --resume{number}` goes on with the same ticket"))
+    }
+
     /// Removes the state of a session that nobody will go on with, and says of another one how to go on.
     pub fn end(self, outcome: Outcome) -> Outcome {
         let has_begun = self.session_file().exists();
         match &outcome {
             _ if !has_begun => remove(&self.folder),
             Ok(code) if *code == ExitCode::SUCCESS && !Stop::was_signalled() => remove(&self.folder),
-            Ok(code) if *code == ExitCode::SUCCESS => remark!("treecast: {GOES_ON} with the same ticket"),
-            Ok(_) => remark!("treecast: {GOES_ON} with the same ticket, for those that lack something"),
+            Ok(code) => {
+                let for_whom =
+                    if *code == ExitCode::SUCCESS { "" } else { ", for those that lack something" };
+                self.goes_on().into_iter().for_each(|goes_on| remark!("treecast: {goes_on}{for_whom}"));
+            }
             Err(error) if may_go_on(&**error) => {
-                return Err(format!("{}; {GOES_ON} with the same ticket", advice::line(&**error)).into());
+                let line = advice::line(&**error);
+                return Err(self
+                    .goes_on()
+                    .map_or(line.clone(), |goes_on| format!("{line}; {goes_on}"))
+                    .into());
             }
             Err(_) => {}
         }
         outcome
     }
 }
-
-/// What goes on with a session.
-pub(super) const GOES_ON: &str = "`treecast send --resume` goes on";
 
 /// Takes the session that `which` names: by its number, its ticket, or a file. An empty text is the only one that there is.
 ///
@@ -128,6 +146,11 @@ pub(super) fn resume(which: &str) -> Result<(Kept, Command), String> {
     let found: Vec<Found> = all(&parent).into_iter().filter_map(Found::read).collect();
     let named: Vec<&Found> = found.iter().filter(|found| found.is(which)).collect();
     let one = match named[..] {
+        [] if is_session_file(which) => {
+            return Err(format!(
+                "{which} is a file of --session: the same files and options go on with it, as in `treecast send --session {which} FILE`"
+            ));
+        }
         [] if found.is_empty() => {
             return Err(format!(
                 "no session is kept in {}: those of the last 7 days are, until every receiver has everything",
@@ -151,7 +174,12 @@ pub(super) fn resume(which: &str) -> Result<(Kept, Command), String> {
         format!("the session {} began in {folder}, which cannot be entered: {error}", one.number())
     })?;
     let command = Command::parse(&one.command.to_bytes()).ok_or("the command line cannot be read")?;
-    Ok((Kept { folder: one.folder.clone(), _command: file }, command))
+    Ok((Kept { folder: one.folder.clone(), is_in_vain: false, _command: file }, command))
+}
+
+/// Whether a path leads to the state of a session that is kept where `--session` says.
+fn is_session_file(which: &str) -> bool {
+    !which.is_empty() && KeptState::read(which).is_ok_and(|state| state.is_some())
 }
 
 /// A session that is kept.
@@ -202,7 +230,8 @@ fn in_a_row<'a>(found: impl IntoIterator<Item = &'a Found>) -> String {
 fn may_go_on(error: &(dyn std::error::Error + 'static)) -> bool {
     let cause = error.downcast_ref().and_then(treecast::Error::cause);
     let cause = cause.and_then(|cause| cause.downcast_ref::<SendError>());
-    matches!(cause, Some(SendError::Interrupted | SendError::NoReceivers { .. } | SendError::NotThere { .. }))
+    // With a name that nobody has, it would end so again.
+    matches!(cause, Some(SendError::Interrupted | SendError::NoReceivers { .. }))
 }
 
 /// The folder of all sessions that are kept of this user.

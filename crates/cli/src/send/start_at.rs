@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use treecast_host::clock::{self, WallTime};
 
-use crate::arguments;
+use crate::{arguments, figures};
 
 /// A day, in seconds.
 const DAY: u64 = 24 * 3600;
@@ -20,7 +20,8 @@ pub(super) fn remark(at: Duration) -> String {
         .map_or_else(|| format!("second {}", at.as_secs()), |time| time.to_string());
     match at.checked_sub(clock::since_1970()) {
         Some(left) => {
-            format!("the session starts at {shown}, in {} s; receivers can come now", left.as_secs())
+            let left = figures::time(left.as_secs_f64());
+            format!("the session starts at {shown}, in {left}; receivers can come now")
         }
         None => format!("{shown} (--start-at) is over: the session starts at once"),
     }

@@ -30,7 +30,8 @@ pub fn spread(crate_name: &str, folder: &Path) -> Vec<Spread> {
         if !below.contains("/tests/") && !below.ends_with("/tests.rs") {
             let text = std::fs::read_to_string(&file).expect("a source file is readable");
             let blank = blank(&text);
-            let code: Vec<String> = without_tests(&tokens(&blank)).into_iter().map(str::to_owned).collect();
+            let (code, _) = without_tests(&tokens(&blank));
+            let code: Vec<String> = code.into_iter().map(str::to_owned).collect();
             codes.insert(format!("{crate_name}/{below}"), code);
         }
     }
@@ -117,9 +118,9 @@ fn end_of<T: AsRef<str>>(code: &[T], open: usize) -> usize {
     code.len()
 }
 
-/// The code without items for tests alone.
-fn without_tests<'a>(code: &[&'a str]) -> Vec<&'a str> {
-    let (mut kept, mut at) = (Vec::new(), 0);
+/// The code without items for tests alone, and the names of modules in files that are such.
+pub(super) fn without_tests<'a>(code: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
+    let (mut kept, mut names, mut at) = (Vec::new(), Vec::new(), 0);
     while at < code.len() {
         let rest = &code[at..];
         let is_test = rest.starts_with(&["#", "[", "cfg", "(", "test", ")"])
@@ -130,13 +131,16 @@ fn without_tests<'a>(code: &[&'a str]) -> Vec<&'a str> {
             continue;
         }
         let end = at + rest.iter().take_while(|token| !["{", ";"].contains(*token)).count();
+        if let [.., "mod", name] = code[at..end] {
+            names.push(name);
+        }
         at = if code.get(end) == Some(&"{") { end_of(code, end) + 1 } else { end + 1 };
     }
-    kept
+    (kept, names)
 }
 
 /// The code with spaces in place of comments, strings and characters.
-fn blank(text: &str) -> String {
+pub(super) fn blank(text: &str) -> String {
     let mut code = String::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

@@ -86,14 +86,15 @@ impl Sources {
             texts.insert(module, text);
         }
         let mut tests = BTreeSet::new();
-        let mut codes = BTreeMap::new();
+        let mut statements_of = BTreeMap::new();
         for (module, text) in texts {
-            let (code, names) = without_tests(&text);
-            tests.extend(names.into_iter().map(|name| [&module[..], &[name]].concat()));
-            codes.insert(module, code);
+            let blank = hidden::blank(&text);
+            let (code, names) = hidden::without_tests(&tokens(&blank));
+            tests.extend(names.into_iter().map(|name| [&module[..], &[name.to_owned()]].concat()));
+            statements_of.insert(module, statements(&code));
         }
-        codes.retain(|module, _| !tests.iter().any(|test: &Names| module.starts_with(test)));
-        let modules = codes.into_iter().map(|(module, code)| (module, statements(&code))).collect();
+        statements_of.retain(|module, _| !tests.iter().any(|test: &Names| module.starts_with(test)));
+        let modules = statements_of;
         let mut sources = Self { crate_name: name.to_owned(), modules, imported: BTreeMap::new() };
         for (module, (uses, _)) in &sources.modules {
             for (path, name) in uses {
@@ -141,49 +142,22 @@ impl Sources {
     }
 }
 
-/// The code without comments and without items for tests alone, and the names of modules in files that are such.
-fn without_tests(text: &str) -> (String, Vec<String>) {
-    let mut lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
-    let (mut code, mut names) = (String::new(), Vec::new());
-    while let Some(line) = lines.next() {
-        if line.trim() != "#[cfg(test)]" {
-            code.extend([line, "\n"]);
-            continue;
-        }
-        let indent = &line[..line.len() - line.trim_start().len()];
-        let end = format!("{indent}}}");
-        let mut is_block = false;
-        for line in lines.by_ref() {
-            if let Some(name) = line.split("mod ").nth(1).and_then(|name| name.trim_end().strip_suffix(';')) {
-                names.push(name.to_owned());
-            }
-            is_block |= line.ends_with('{');
-            if line.starts_with(&end) || !is_block && line.trim_end().ends_with(';') {
-                break;
-            }
-        }
-    }
-    (code, names)
-}
-
 /// The `use` statements of a module, and other paths in it that begin with `crate`, `super` or `self`.
-fn statements(code: &str) -> Statements {
-    let (mut uses, mut others) = (Vec::new(), String::new());
-    let mut lines = code.lines();
-    while let Some(line) = lines.next() {
-        let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
-        if words.next() != Some("use") {
-            others.extend([line, "\n"]);
+fn statements(code: &[&str]) -> Statements {
+    let (mut uses, mut others) = (Vec::new(), Vec::new());
+    let mut rest = code;
+    while let Some((first, behind)) = rest.split_first() {
+        // `use<'a>` says what a type holds.
+        if *first != "use" || behind.first() == Some(&"<") {
+            others.push(*first);
+            rest = behind;
             continue;
         }
-        let mut statement = line.split_once("use ").expect("it was found").1.to_owned();
-        while !statement.contains(';') {
-            let Some(line) = lines.next() else { break };
-            statement.extend([" ", line]);
-        }
-        expand(&[], &mut tokens(&statement).into_iter().peekable(), &mut uses);
+        let len = behind.iter().take_while(|token| **token != ";").count();
+        expand(&[], &mut behind[..len].iter().copied().peekable(), &mut uses);
+        rest = behind.get(len + 1..).unwrap_or_default();
     }
-    (uses, inline_paths(&tokens(&others)))
+    (uses, inline_paths(&others))
 }
 
 /// Words, `::`, and single signs.

@@ -14,6 +14,8 @@ use treecast_wire::{
     message::{BeginOfFile, ObjectKind},
 };
 
+use crate::words::bytes;
+
 /// The reason why a device is not written to.
 #[derive(Debug, Error)]
 pub enum DeviceError {
@@ -23,7 +25,10 @@ pub enum DeviceError {
     Busy { path: PathBuf },
     #[error("cannot write to {}: {source}", path.display())]
     Open { path: PathBuf, source: io::Error },
-    #[error("{} has {has} bytes, and {name} has {needs}: nothing is written; take a larger device", path.display())]
+    #[error(
+        "{} has {}, and {name} needs {} more: nothing is written; take a larger device",
+        path.display(), bytes(*has), bytes(needs.saturating_sub(*has))
+    )]
     TooSmall { path: PathBuf, has: u64, name: String, needs: u64 },
     #[error("the session has more than one file, and {} takes one: choose it by its name", path.display())]
     OneFile { path: PathBuf },

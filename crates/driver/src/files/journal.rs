@@ -130,7 +130,7 @@ impl Journal {
     ) -> Result<(Self, Leftovers), TargetError> {
         remove_old(folder);
         for slot in slots(folder, session) {
-            if let Some(mut journal) = Self::take(folder, session, slot, false) {
+            if let Ok(mut journal) = Self::take(folder, session, slot, false) {
                 if resumes {
                     let leftovers = journal.read();
                     journal.begin();
@@ -139,10 +139,14 @@ impl Journal {
                 journal.remove();
             }
         }
-        let journal = (0..MAX_SLOTS).find_map(|slot| Self::take(folder, session, slot, true));
+        let mut failed = None;
+        let mut make =
+            |slot| Self::take(folder, session, slot, true).map_err(|error| failed = Some(error)).ok();
+        let journal = (0..MAX_SLOTS).find_map(&mut make);
         let mut journal = journal.ok_or_else(|| {
-            let source = std::io::Error::last_os_error();
-            folder.error(format!("make {HIDDEN}{:08x}.0.journal", session.0), source)
+            let why = failed.map_or_else(String::new, |error| format!(": {error}"));
+            let source = io::Error::other(format!("no file can be made in it{why}"));
+            TargetError::Folder { folder: folder.path().to_owned(), source }
         })?;
         journal.begin();
         journal.resumes = resumes;
@@ -152,20 +156,22 @@ impl Journal {
     /// Removes the incomplete files of a session's receivers that run no more. Complete ones stay noted.
     pub fn discard_unfinished(folder: &TargetFolder, session: SessionId) {
         for slot in slots(folder, session) {
-            if let Some(mut journal) = Self::take(folder, session, slot, false) {
+            if let Ok(mut journal) = Self::take(folder, session, slot, false) {
                 journal.read();
                 journal.end(Ending::Interrupted);
             }
         }
     }
 
-    /// Locks the journal of a slot; none when somebody else has it, or when it is not this user's alone. What others could
-    /// have had their hands in goes.
-    fn take(folder: &TargetFolder, session: SessionId, slot: u32, makes: bool) -> Option<Self> {
-        let name = c_string(format!("{HIDDEN}{:08x}.{slot}.journal", session.0)).ok()?;
+    /// Locks the journal of a slot. What others could have had their hands in goes.
+    ///
+    /// # Errors
+    /// When it cannot be opened or made, somebody else has it, or it is not this user's alone.
+    fn take(folder: &TargetFolder, session: SessionId, slot: u32, makes: bool) -> io::Result<Self> {
+        let name = c_string(format!("{HIDDEN}{:08x}.{slot}.journal", session.0))?;
         let flags = libc::O_RDWR | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
         let flags = if makes { flags | libc::O_CREAT | libc::O_EXCL } else { flags };
-        let file = open_at(folder.root(), &name, flags, 0o600).ok()?;
+        let file = open_at(folder.root(), &name, flags, 0o600)?;
         // Where a file system knows no locks, a new journal is nobody else's, and an old one may be.
         let is_free = match sys::lock(&file) {
             Lock::Ours => true,
@@ -173,14 +179,14 @@ impl Journal {
             Lock::Unknown => makes,
         };
         // Whoever had it before may have removed it meanwhile.
-        let status = sys::status_at(&file, c"").ok()?;
+        let status = sys::status_at(&file, c"")?;
         let is_there = sys::status_at(folder.root(), &name).is_ok_and(|named| named.inode == status.inode);
         // It tells where to go on, and as whom. A new one is right where a file system knows no owners, too.
         let is_right = makes || status.is_own_file(WRITTEN_BY_OTHERS);
         if is_free && is_there && !is_right && status.is_ours() {
             _ = sys::remove_at(folder.root(), &name);
         }
-        (is_free && is_there && is_right).then(|| {
+        let journal = (is_free && is_there && is_right).then(|| {
             let file = File::from(file);
             let len = file.metadata().map_or(0, |metadata| metadata.len());
             Self {
@@ -198,7 +204,8 @@ impl Journal {
                 held: SharedLog::default(),
                 made: BTreeSet::new(),
             }
-        })
+        });
+        journal.ok_or_else(|| io::Error::other("somebody else has it"))
     }
 
     /// Opens the part file of an object: anew, or, with `is_kept`, the one that is there.
@@ -328,7 +335,7 @@ impl Journal {
                 // Those of receivers that were killed have nothing to go on with either.
                 for slot in slots(&self.folder, self.session) {
                     if slot != self.slot
-                        && let Some(other) = Self::take(&self.folder, self.session, slot, false)
+                        && let Ok(other) = Self::take(&self.folder, self.session, slot, false)
                     {
                         other.remove();
                     }
@@ -534,7 +541,7 @@ fn remove_old(folder: &TargetFolder) {
         let modified = folder.open_file(&name).and_then(|file| file.metadata()?.modified());
         let age = modified.ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
         if age.is_some_and(|age| age > MAX_AGE)
-            && let Some(journal) = Journal::take(folder, *session, *slot, false)
+            && let Ok(journal) = Journal::take(folder, *session, *slot, false)
         {
             journal.remove();
         }
@@ -542,7 +549,7 @@ fn remove_old(folder: &TargetFolder) {
     let orphans = names.iter().filter_map(|name| slot_of(name)).filter(|of| !journals.contains(of));
     for (session, slot) in orphans {
         // Whoever makes the journal has the slot.
-        if let Some(journal) = Journal::take(folder, session, slot, true) {
+        if let Ok(journal) = Journal::take(folder, session, slot, true) {
             journal.remove();
         }
     }

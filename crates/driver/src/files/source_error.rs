@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     fmt, io,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -22,7 +22,7 @@ pub enum SourceError {
     InUse { path: PathBuf, its: Use },
     #[error("{path} {how}", path = path.display())]
     Changed { path: PathBuf, how: Change },
-    #[error("{path} and {other} would both be called {name}: rename one or send them apart", path = path.display(), other = other.display())]
+    #[error("{}", of_one_name(path, other, name))]
     SameName { path: PathBuf, other: PathBuf, name: String },
     #[error("the name of {path} cannot be sent ({why}): rename it", path = path.display())]
     Name { path: PathBuf, why: String },
@@ -150,10 +150,13 @@ fn why(error: &SourceError) -> String {
         SourceError::Unreadable { source, .. } => format!("cannot be read: {source}"),
         SourceError::NotRegular { .. } => "neither a file nor a folder nor a block device".to_owned(),
         SourceError::InUse { its, .. } => format!("in use: {its}"),
+        SourceError::SameName { path, other, .. } if is_same(path, other) => {
+            format!("it is {}, and named twice", shown(other))
+        }
         SourceError::SameName { other, name, .. } => {
             format!("would be called {}, as {}", name.escape_debug(), shown(other))
         }
-        SourceError::Name { why, .. } => format!("its name: {why}"),
+        SourceError::Name { why, .. } => format!("its name cannot be sent: {why}"),
         SourceError::Changed { how: Change::Removed, .. } => {
             "it was removed while folders were read".to_owned()
         }
@@ -166,6 +169,27 @@ fn why(error: &SourceError) -> String {
         | SourceError::Several(_)
         | SourceError::Interrupted => error.to_string(),
     }
+}
+
+/// Says that two paths would have one name at receivers. They may be one file that was named twice.
+fn of_one_name(path: &Path, other: &Path, name: &str) -> String {
+    match is_same(path, other) {
+        true if path == other => format!("{} is named twice: name it once", shown(path)),
+        true => format!("{} and {} are the same: name it once", shown(path), shown(other)),
+        false => {
+            format!(
+                "{} and {} would both be called {name}: rename one or send them apart",
+                shown(path),
+                shown(other)
+            )
+        }
+    }
+}
+
+/// Whether two paths lead to one file.
+fn is_same(path: &Path, other: &Path) -> bool {
+    let number = |path: &Path| path.metadata().ok().map(|status| (status.dev(), status.ino()));
+    number(path).is_some_and(|at| number(other) == Some(at))
 }
 
 /// A path as it can stand in a line. Bytes that are no text are escaped.

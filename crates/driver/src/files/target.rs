@@ -22,6 +22,7 @@ use super::{
     Device, DeviceError, Rules,
     sys::{self, Status, c_string, open_at},
 };
+use crate::words::bytes;
 
 /// The reason why a file cannot be stored.
 #[derive(Debug, Error)]
@@ -32,8 +33,8 @@ pub enum TargetError {
     Folder { folder: PathBuf, source: io::Error },
     #[error("the name {name:?} is refused ({why}): nothing may leave the target folder")]
     Name { name: String, why: String },
-    #[error("folder {folder} is full: {name} needs {needed} bytes and {free} are free; make room, or take another folder",
-        folder = folder.display())]
+    #[error("folder {folder} is full: {name} needs {needed} and {free} are free; make room, or take another folder",
+        folder = folder.display(), needed = bytes(*needed), free = bytes(*free))]
     Full { folder: PathBuf, name: String, needed: u64, free: u64 },
     #[error("cannot give a file the name {name:?}: {path} is {what}; remove or rename it, or take another folder",
         path = path.display())]
@@ -301,7 +302,7 @@ impl TargetFolder {
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
             {
-                Err(self.error(format!("take {size} bytes for {name}"), error))
+                Err(self.error(format!("take {} for {name}", bytes(size)), error))
             }
             _ => Ok(()),
         }
@@ -376,6 +377,6 @@ mod tests {
         let folder = TargetFolder::open(&path).unwrap();
         folder.check_room("small", 1).unwrap();
         let line = folder.check_room("huge", u64::MAX / 2).unwrap_err().to_string();
-        assert!(line.contains("is full") && line.contains(&(u64::MAX / 2).to_string()), "{line}");
+        assert!(line.contains("is full") && line.contains("needs 8192 PiB"), "{line}");
     }
 }

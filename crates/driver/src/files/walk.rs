@@ -56,7 +56,7 @@ pub struct Found {
     pub unsendable: Unsendable,
     /// The number of entries that were excluded. What is in an excluded folder does not count.
     excluded: usize,
-    /// The patterns that have excluded nothing.
+    /// The patterns that have excluded nothing, each once. Empty if no folder was named: patterns are for what is in folders.
     unused: Vec<String>,
     left_behind: LeftBehind,
 }
@@ -64,10 +64,13 @@ pub struct Found {
 impl Found {
     /// Lines for the user about what receivers do not get, though all that was asked for is sent.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        let unused =
-            self.unused.iter().map(|pattern| format!("the pattern {pattern:?} has excluded nothing"));
-        let lines = [self.skipped.warning(), self.left_behind.warning()];
-        lines.into_iter().flatten().chain(unused)
+        let named: Vec<String> = self.unused.iter().map(|pattern| format!("{pattern:?}")).collect();
+        let unused = match &named[..] {
+            [] => None,
+            [pattern] => Some(format!("the pattern {pattern} has excluded nothing")),
+            patterns => Some(format!("the patterns {} have excluded nothing", patterns.join(", "))),
+        };
+        [self.skipped.warning(), self.left_behind.warning(), unused].into_iter().flatten()
     }
 }
 
@@ -170,7 +173,8 @@ pub fn find_sources_until(
         unsendable.sift(path, check_own_name(path));
     }
     unsendable.refuse()?;
-    let mut walk = Walk { selection, is_stopped, found: Found::default(), named: Unsendable::default() };
+    let (found, named) = (Found::default(), Unsendable::default());
+    let mut walk = Walk { selection, is_stopped, found, named, has_folder: false };
     for path in paths {
         walk.add(path)?;
     }
@@ -221,6 +225,8 @@ struct Walk<'a> {
     found: Found,
     /// The named paths that cannot be sent, and of a strict selection what is in them.
     named: Unsendable,
+    /// Whether a folder was named.
+    has_folder: bool,
 }
 
 /// A folder that was named.
@@ -241,6 +247,7 @@ impl Walk<'_> {
             return Ok(());
         }
         if is_folder {
+            self.has_folder = true;
             let opened = Root::open(path);
             let opened = opened.map_err(|source| SourceError::Unreadable { path: path.to_owned(), source });
             let Some(root) = self.named.sift(path, opened) else { return Ok(()) };
@@ -366,7 +373,11 @@ impl Walk<'_> {
         if self.found.excluded > 0 && !self.found.sources.iter().any(has_content) {
             return Err(SourceError::AllExcluded);
         }
-        self.found.unused = self.selection.exclude.unused().map(str::to_owned).collect();
+        for pattern in self.selection.exclude.unused().filter(|_| self.has_folder) {
+            if !self.found.unused.iter().any(|other| other == pattern) {
+                self.found.unused.push(pattern.to_owned());
+            }
+        }
         Ok(self.found)
     }
 }
@@ -517,6 +528,12 @@ mod tests {
         let found = find(&["*.o", "cache/", "nothing"]).unwrap();
         assert_eq!(found.sources.iter().map(|source| &source.name).collect::<Vec<_>>(), ["tree", "tree/a.c"]);
         assert_eq!(found.warnings().collect::<Vec<_>>(), ["the pattern \"nothing\" has excluded nothing"]);
+        let found = find(&["no", "*.o", "none", "no"]).unwrap();
+        let line = "the patterns \"no\", \"none\" have excluded nothing";
+        assert_eq!(found.warnings().collect::<Vec<_>>(), [line]);
+        let of_config = Selection { exclude: Exclude::new(&["*.o"]).unwrap(), is_strict: false };
+        let one = find_sources_until(&[folder.join("tree/a.c")], &of_config, &|| false).unwrap();
+        assert_eq!(one.warnings().count(), 0, "patterns are for folders");
         for all in [&["*"][..], &["/tree"], &["*.?", "cache"]] {
             assert!(matches!(find(all), Err(SourceError::AllExcluded)), "{all:?}");
         }

@@ -13,6 +13,7 @@ mod outbox;
 mod reach;
 mod refusal;
 mod session;
+mod taker;
 
 use std::{
     io,
@@ -36,6 +37,7 @@ use treecast_wire::{
 pub use crate::name_filter::NameFilter;
 pub use choice::{Choice, Chooser, Offer};
 use session::{Carried, Ended, Session};
+pub use taker::{Complete, Taken, Taker};
 
 use crate::{
     events::{as_field_text, as_kind, as_seconds},
@@ -77,6 +79,8 @@ pub struct ReceiveOptions {
     pub old: Option<PathBuf>,
     /// What decides which announced objects are wanted. `None` takes all.
     pub chooser: Option<Chooser>,
+    /// What takes complete files before the sender hears of them. `None`: they are where they are to be.
+    pub taker: Option<Taker>,
     /// The rules for the sender in the folder.
     pub rules: Rules,
     /// The time for which the receiver tries to reach the sender.
@@ -125,6 +129,7 @@ impl ReceiveOptions {
             device: None,
             old: None,
             chooser: None,
+            taker: None,
             rules: Rules::default(),
             connect_timeout: Duration::from_secs(30),
             reconnect: RECONNECT_TIME,
@@ -245,6 +250,9 @@ pub struct Done {
     pub not_wanted: u64,
     /// The number of objects that were left out because something else already had their names.
     pub existing: u64,
+    /// The number of objects of a feed or stream that were over before this receiver came.
+    #[serde(default)]
+    pub missed: u64,
     /// Whether nothing failed and nothing was cut short.
     pub complete: bool,
 }
@@ -258,6 +266,7 @@ impl From<&ReceiveSummary> for Done {
             unfinished_bytes: summary.unfinished_bytes,
             not_wanted: summary.not_wanted,
             existing: summary.existing,
+            missed: summary.missed,
             complete: summary.is_complete(),
         }
     }
@@ -376,6 +385,8 @@ pub struct ReceiveSummary {
     pub not_wanted: u64,
     /// The number of objects that were left out because their names exist.
     pub existing: u64,
+    /// The number of objects of a feed or stream that were over before this receiver came. They have not failed: nobody told of them.
+    pub missed: u64,
     /// The limit that has ended the session, if one has.
     pub limit: Option<Limit>,
     /// The reason why the session ended early, if it did.

@@ -249,6 +249,7 @@ impl Session<'_> {
     fn settle_all(&mut self) -> Option<Instant> {
         let now = self.delivery.clock.now();
         self.delivery.now = now;
+        self.delivery.hand_on();
         let deadline = self.delivery.settle(None);
         self.join_if_due(now);
         self.tell_heard(now);
@@ -294,6 +295,7 @@ impl Session<'_> {
             self.delivery.store.intake.deadline(),
             self.hearing.groups.moves_at(),
             heard,
+            self.delivery.store.handing.deadline(now),
         ];
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
     }
@@ -307,6 +309,8 @@ impl Session<'_> {
             {
                 Ending::CutShort
             }
+            // A sender that wants too much is not gone on with.
+            ReceiveSummary { limit: Some(_), .. } => Ending::Over,
             ReceiveSummary { interrupted: true, .. } => Ending::Interrupted,
             ReceiveSummary { cut_short: Some(_), has_ended: false, .. } => Ending::CutShort,
             _ => Ending::Over,
@@ -333,6 +337,7 @@ impl Session<'_> {
         self.delivery.figures.summary.not_wanted =
             self.delivery.figures.summary.not_wanted.max(self.delivery.figures.not_wanted.len() as u64);
         self.delivery.figures.summary.existing = self.delivery.carried.admission.existing();
+        self.delivery.figures.summary.missed = self.delivery.missed();
         if let Some(reason) =
             self.delivery.figures.summary.cut_short.take_if(|_| self.delivery.line.comes_back)
         {

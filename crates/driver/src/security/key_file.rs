@@ -23,6 +23,10 @@ const MAX_FILE_LEN: u64 = 16 * 1024;
 
 const EXTENSION: &str = "pem";
 
+/// Why a text is no key.
+const PEM: &str =
+    "a key stands in PKCS#8 between the lines -----BEGIN PRIVATE KEY----- and -----END PRIVATE KEY-----";
+
 /// The errors of a key's file or folder.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -40,7 +44,10 @@ pub enum KeyFileError {
     Exists { path: PathBuf },
     #[error("the key file {} is not used: {why}; make it yours with `chown` and `chmod 600`, or make a new key if somebody may have read it", path.display())]
     Exposed { path: PathBuf, why: String },
-    #[error("{} holds no Ed25519 key in PKCS#8 PEM, or is cut short ({why}): make one with `treecast keys new`", path.display())]
+    #[error(
+        "{} holds no Ed25519 key, or is cut short ({why}): name a file that `treecast keys new` has made",
+        path.display()
+    )]
     NoKey { path: PathBuf, why: String },
     #[error("cannot read the key file {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
@@ -164,7 +171,8 @@ impl Identity {
             Unusable::Exposed(why) => KeyFileError::Exposed { path: path.to_owned(), why },
             Unusable::Foreign(why) => no_key(why.to_owned()),
         })?;
-        Self::from_pem(&text).map_err(no_key)
+        // What the parser says names its own parts.
+        Self::from_pem(&text).map_err(|_| no_key(PEM.to_owned()))
     }
 }
 
@@ -227,7 +235,12 @@ mod tests {
         for text in ["", "no key", &pem[..pem.len() / 2], &pem.replace("PRIVATE", "PUBLIC")] {
             fs::write(&bad, text).unwrap();
             fs::set_permissions(&bad, fs::Permissions::from_mode(0o600)).unwrap();
-            assert!(line(&bad).contains("holds no Ed25519 key"), "{text}");
+            let line = line(&bad);
+            assert!(
+                line.contains("holds no Ed25519 key") && line.contains("BEGIN PRIVATE KEY"),
+                "{text}: {line}"
+            );
+            assert!(!line.contains("preamble"), "{line}");
         }
         assert!(line(&scratch).contains("no regular file"));
         assert!(line(Path::new("/dev/null")).contains("no regular file"));

@@ -34,6 +34,8 @@ pub enum ListedError {
     Empty(String),
     #[error("{entry}: {why}")]
     Key { entry: String, why: PublicKeyError },
+    #[error("the line {0:?} has a comma: write one name a line")]
+    Comma(String),
     #[error("{0} stands there twice: remove one")]
     Twice(String),
 }
@@ -62,6 +64,10 @@ impl Listed {
         let mut listed = Vec::new();
         let mut known = BTreeMap::new();
         for entry in entries.filter(|entry| !entry.is_empty()) {
+            // No receiver has such a name.
+            if entry.contains(',') && !entry.starts_with("tck") {
+                return Err(ListedError::Comma(entry.chars().take(80).collect()));
+            }
             let one = Self::entry(entry)?;
             let mark = one.key.map_or_else(|| one.name.clone(), |key| key.to_string());
             if known.insert(mark.clone(), ()).is_some() {
@@ -133,6 +139,9 @@ mod tests {
         let plain = [path.to_str().unwrap(), "lab1,lab2", &key.to_string()].map(str::to_owned);
         assert!(plain.iter().all(|list| Listed::hint(list).is_none()));
         assert!(Listed::parse("any").unwrap().is_empty() && Listed::hint("any").is_none());
+        std::fs::write(&path, "lab1\nbad name ,with\n").unwrap();
+        let comma = Listed::parse(path.to_str().unwrap()).unwrap_err().to_string();
+        assert_eq!(comma, "the line \"bad name ,with\" has a comma: write one name a line");
         let line = |text: &str| Listed::parse(text).unwrap_err().to_string();
         assert!(line(&format!("a,{key},{key} b")).contains("twice"));
         assert!(line("tck1.x,a").contains("tck1.x: the public key is cut short"));

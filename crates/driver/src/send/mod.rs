@@ -862,7 +862,10 @@ pub enum SendError {
         /// Addresses of named receivers from which nobody has come.
         missing: Vec<IpAddr>,
     },
-    #[error("{joined} of {wanted} standing receivers came within {seconds} s: {unknown}")]
+    #[error(
+        "{joined} of {of} came within {seconds} s: {unknown}",
+        of = counted(*wanted as usize, "standing receiver")
+    )]
     NotThere {
         joined: u32,
         wanted: u32,
@@ -896,7 +899,8 @@ impl SendError {
         match self {
             Self::NoReceivers { joined, wanted, seconds, .. }
             | Self::NotThere { joined, wanted, seconds, .. } => {
-                format!("it waited for {wanted} receivers, and {joined} came within {seconds} s")
+                let wanted = counted(*wanted as usize, "receiver");
+                format!("it waited for {wanted}, and {joined} came within {seconds} s")
             }
             Self::Interrupted => "it was stopped".to_owned(),
             other => other.to_string(),

@@ -32,6 +32,10 @@ impl<'a> Posting<'a> {
         let status = StandingStatus {
             name: options.name.clone(),
             key: options.identity.public_key().to_string(),
+            state: std::path::absolute(&options.state)
+                .unwrap_or_else(|_| options.state.clone())
+                .display()
+                .to_string(),
             started_at: since_1970().as_secs(),
             rules: options.rules.iter().map(rule).collect(),
             ..StandingStatus::default()

@@ -40,6 +40,7 @@ use crate::{
     discovery::{Listener, News},
     receive::{self, ReceiveOptions},
     status::Board,
+    words::counted,
 };
 
 const NEWS: u64 = 0;
@@ -108,10 +109,10 @@ pub fn run(
         on_entry,
     };
     service.note(Entry::new(Happened::Started).because(format!(
-        "{} with key {} and {} rules",
+        "{} with key {} and {}",
         options.name,
         options.identity.public_key(),
-        options.rules.len()
+        counted(options.rules.len(), "rule")
     )));
     service.run_owed_commands(&history::owing_command(&entries))?;
     service.look_at_interfaces();

@@ -10,6 +10,8 @@ pub struct StandingStatus {
     pub name: String,
     /// The receiver's public key.
     pub key: String,
+    /// The folder with its history.
+    pub state: String,
     /// When it started, in seconds since 1970.
     pub started_at: u64,
     /// The interfaces that it listens on.

@@ -10,7 +10,7 @@ use std::{
 use treecast_driver::{
     files::{Device, Rules},
     local::GroupsFile,
-    receive::{self, Chooser, Dialect, ReceiveEvent, ReceiveOptions, ReceiveSummary},
+    receive::{self, Chooser, Complete, Dialect, ReceiveEvent, ReceiveOptions, ReceiveSummary, Taken, Taker},
     security::Identity,
     status::Progress,
     udp::Offload,
@@ -130,6 +130,14 @@ impl ReceiverBuilder {
         function: impl Fn(&Offer<'_>) -> A + Send + Sync + 'static,
     ) -> Self {
         self.options.chooser = Some(Chooser::new(move |offer| function(&Offer(offer)).into().choice()));
+        self
+    }
+
+    /// Hands each complete file on before the sender hears that it is here. The function returns `None` while that is under way, and is
+    /// asked about the file again then; an error in words fails the file, also at the sender. It runs in the session's thread, so it
+    /// must return soon. Default: a file is where it is to be when it has its name.
+    pub fn hand_on(mut self, function: impl Fn(Complete<'_>) -> Taken + Send + Sync + 'static) -> Self {
+        self.options.taker = Some(Taker::new(function));
         self
     }
 

@@ -11,8 +11,9 @@ use treecast::{
 use treecast_host::text;
 
 use super::super::{
+    check_name,
     choice::{Choices, Rename},
-    parse_pattern,
+    exec, parse_pattern,
 };
 use crate::{
     advice,
@@ -127,15 +128,27 @@ pub(super) fn read(path: &Path) -> Result<Standing, String> {
     let content = text::read_written(path, MAX_FILE).map_err(|error| {
         format!("cannot read {shown}: {error}; name the file of a standing receiver with --standing")
     })?;
-    parse(&content, path.parent().unwrap_or(Path::new(""))).map_err(|error| format!("{shown}:{error}"))
+    let mut warnings = Vec::new();
+    let standing = parse(&content, path.parent().unwrap_or(Path::new("")), &mut warnings);
+    warnings.iter().for_each(|line| remark!("treecast: {shown}:{line}"));
+    standing.map_err(|error| format!("{shown}:{error}"))
 }
 
-/// Parses the content of a file in `folder`.
-fn parse(content: &str, folder: &Path) -> Result<Standing, String> {
+/// Parses the content of a file in `folder`. Adds what can be used, and is probably wrong, to `warnings`.
+fn parse(content: &str, folder: &Path, warnings: &mut Vec<String>) -> Result<Standing, String> {
     let file: File = toml::from_str(content).map_err(|error| toml_lines::describe(content, &error))?;
     if file.rules.is_empty() {
         return Err(" there is no rule: add a table [[rule]] with `senders` and `into`".to_owned());
     }
+    file.name.as_deref().map_or(Ok(()), check_name).map_err(|why| format!(" name: {why}"))?;
+    let missing = |(number, table): (u32, &RuleTable)| {
+        let words = shlex::split(table.command.as_deref()?)?;
+        let program = words.first().filter(|program| is_missing(program))?;
+        Some(format!(
+            " rule {number}: command: there is no program {program} yet, and the command fails without it"
+        ))
+    };
+    warnings.extend((1..).zip(&file.rules).filter_map(missing));
     let state = file.state.map_or_else(history::default_state, |state| folder.join(state));
     let rules = (1..)
         .zip(file.rules)
@@ -211,6 +224,12 @@ fn rule(table: RuleTable, folder: &Path) -> Result<Rule, String> {
     })
 }
 
+/// Whether a command has no program. One at a relative path is looked for in the folder of what has come.
+fn is_missing(program: &str) -> bool {
+    let is_relative = program.contains('/') && !program.starts_with('/');
+    !is_relative && !exec::is_there(program)
+}
+
 /// Divides a command into words.
 fn command(text: &str) -> Result<Vec<String>, String> {
     let words = shlex::split(text).ok_or("command: a quote is not closed")?;
@@ -230,7 +249,7 @@ mod tests {
 
     fn refusal(content: &str) -> String {
         let folder = std::env::temp_dir().join(format!("treecast-standing-{}", std::process::id()));
-        let line = parse(content, &folder).unwrap_err();
+        let line = parse(content, &folder, &mut Vec::new()).unwrap_err();
         _ = std::fs::remove_dir_all(folder);
         assert!(!line.contains('\n'), "{line}");
         line
@@ -249,6 +268,22 @@ mod tests {
         );
         assert!(refusal("[[rule]]\nsenders = []\ninto = \"b\"").contains("at least one sender"));
         assert!(refusal(&format!("[[rule]]\n{KEY}\ninto = \"b\"")).contains("cut short or mistyped"));
+    }
+
+    #[test]
+    fn a_name_that_nobody_can_list_and_a_command_that_is_not_there_are_told() {
+        let rule = "[[rule]]\nsenders = [\"x\"]\ninto = \"b\"\n";
+        assert!(refusal(&format!("name = \"a b,c\"\n{rule}")).contains(" name: it has a comma"));
+        let warned = |command: &str| {
+            let mut warnings = Vec::new();
+            _ = parse(&format!("{rule}command = \"{command}\""), Path::new("/"), &mut warnings);
+            warnings
+        };
+        assert_eq!(
+            warned("nosuchcmd {}"),
+            [" rule 1: command: there is no program nosuchcmd yet, and the command fails without it"]
+        );
+        assert_eq!((warned("sh -c true"), warned("./update")), (Vec::<String>::new(), Vec::new()));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use treecast::{
 };
 use treecast_host::service_manager::stderr_is_journal;
 
-use crate::{Outcome, advice, history, output};
+use crate::{Outcome, history, output};
 
 pub(super) fn run(path: &Path, json: bool) -> Outcome {
     let standing = config::read(path)?;
@@ -20,7 +20,7 @@ pub(super) fn run(path: &Path, json: bool) -> Outcome {
         true => say!("{}", history::as_json(std::slice::from_ref(entry))),
         false => tell(entry, has_priorities),
     };
-    standing.run(&stop, &mut on_entry).map_err(|error| advice::line(&error))?;
+    standing.run(&stop, &mut on_entry)?;
     Ok(ExitCode::SUCCESS)
 }
 

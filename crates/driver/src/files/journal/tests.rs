@@ -27,6 +27,14 @@ fn killed(path: &std::path::Path, ranges: &[Range<u64>]) {
 }
 
 #[test]
+fn a_folder_without_room_for_a_journal_says_why() {
+    let folder = TargetFolder::open(std::path::Path::new("/proc")).unwrap();
+    let line = Journal::open(&folder, SESSION, true).err().unwrap().to_string();
+    assert!(line.starts_with("cannot use folder /proc: no file can be made in it: "), "{line}");
+    assert!(!line.contains("os error 0"), "{line}");
+}
+
+#[test]
 fn the_next_receiver_has_what_the_killed_one_noted() {
     let path = scratch("journal");
     killed(&path, &[0..10, 20..30]);

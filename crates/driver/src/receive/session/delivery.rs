@@ -1,6 +1,7 @@
 //! What becomes of what a receiver gets: the machine, who is believed, the storage, and what is said to the sender. It touches no socket:
 //! what it wants of them are effects.
 
+mod handing;
 mod objects;
 mod pages;
 mod serving;
@@ -21,7 +22,7 @@ use treecast_wire::{
     seal::KeyId,
 };
 
-pub(super) use self::trust::Trust;
+pub(super) use self::{handing::Handing, trust::Trust};
 use super::{
     super::{Chooser, ReceiveEvent, ReceiveProgress, ReceiveSummary, outbox::Outbox},
     backlog::Backlog,
@@ -141,6 +142,8 @@ pub(super) struct Storing {
     pub store_waker: Waker,
     /// What decides which objects are wanted. `None` wants all.
     pub chooser: Option<Chooser>,
+    /// Complete files that are handed on.
+    pub handing: Handing,
     /// What the objects that have not ended were announced as.
     pub begins: BTreeMap<FileId, BeginOfFile>,
     /// Objects of which the machine has not been told yet what is there, because an older version is being read: what an earlier

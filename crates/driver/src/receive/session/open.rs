@@ -30,7 +30,7 @@ use super::{
     CONTROL, Carried, Ears, GROUP, Groups, HASH_ATTEMPTS, Hearing, Lengths, Lifeline, Reporter, STORE,
     Session, Source, Wire,
     backlog::Backlog,
-    delivery::{Delivery, Figures, Line, Storing, Trust},
+    delivery::{Delivery, Figures, Handing, Line, Storing, Trust},
     members::Members,
 };
 use crate::{
@@ -132,6 +132,7 @@ impl Storing {
             small,
             store_waker,
             chooser: options.chooser.clone(),
+            handing: Handing::new(options.taker.clone()),
             begins: BTreeMap::new(),
             seeded_next: BTreeMap::new(),
             cramped: BTreeSet::new(),

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     files::{Change, Exclude, NamedSource, Place, SourceError, named_file},
     remedies::SPOOL_FULL,
-    words::counted,
+    words::{self, counted},
 };
 
 /// The name of the file in the folder that remembers what has been sent.
@@ -344,7 +344,8 @@ impl Keeper {
     /// Tells what went wrong, in a line now and then.
     fn tell(&mut self) {
         let Bound { objects, bytes } = self.options.bound;
-        let together = if bytes < u64::MAX { format!(" of {bytes} bytes together") } else { String::new() };
+        let together =
+            if bytes < u64::MAX { format!(" of {} together", words::bytes(bytes)) } else { String::new() };
         let bound = format!("at most {}{together} may wait", counted(objects, "object"));
         if let Some((count, last)) = self.dropped.due() {
             let count = counted(count, "object");

@@ -24,6 +24,7 @@ use crate::{
     local::{Post, member, own_address},
     seal::Opener,
     udp::{Batch, Collector, Item},
+    words::counted,
 };
 
 /// How many calls to the kernel read what members say before packets leave again.
@@ -151,7 +152,8 @@ impl Local {
             if let Some(machine) = core.machine.local_mut() {
                 machine.begin_with(at_least.unwrap_or(joined));
             }
-            core.warn(format!("{joined} of {wanted} receivers came within {seconds} s: it starts with them"));
+            let of = counted(wanted as usize, "receiver");
+            core.warn(format!("{joined} of {of} came within {seconds} s: it starts with them"));
             core.wake();
         }
         let wanted = plan.options.wait_for;

@@ -16,7 +16,7 @@ use treecast_proto::{
     fanout::Way,
     object::{Outcome, ReceiverId},
 };
-use treecast_wire::message::PutOutCode;
+use treecast_wire::message::{Hello, PutOutCode};
 
 use super::{
     super::{
@@ -28,7 +28,7 @@ use super::{
     core::Core,
     door::Door,
 };
-use crate::words::some_of;
+use crate::words::{nearest, some_of};
 
 /// The most receivers that have left and are told by name in the end.
 const MAX_DEPARTED: usize = 1000;
@@ -219,10 +219,11 @@ impl Peers {
         }
     }
 
-    /// Notes the name of a receiver that the session is not for.
-    pub fn note_refused(&mut self, code: PutOutCode, name: &str) {
-        if code == PutOutCode::NotMeant && self.not_meant.len() < MAX_NOT_MEANT {
-            self.not_meant.insert(shown(name));
+    /// Notes the name of a standing receiver that the session is not for. Others cannot be meant by a listed name.
+    pub fn note_refused(&mut self, code: PutOutCode, hello: &Hello) {
+        let may_be_meant = code == PutOutCode::NotMeant && hello.role.is_standing;
+        if may_be_meant && self.not_meant.len() < MAX_NOT_MEANT {
+            self.not_meant.insert(shown(hello.name()));
         }
     }
 
@@ -276,12 +277,7 @@ impl Peers {
         let unseen = self.values().filter(|peer| peer.absence.awaited == Awaited::Unseen);
         let listed: BTreeSet<&str> = self.connected().map(|peer| peer.who.name.as_str()).collect();
         let others: Vec<&str> = self.not_meant.iter().map(String::as_str).collect();
-        let names: Vec<String> = unseen
-            .map(|peer| match nearest(&peer.who.name, &others) {
-                Some(near) => format!("{} (is it {near}?)", peer.name),
-                None => peer.name.clone(),
-            })
-            .collect();
+        let names = with_nearest(unseen.map(|peer| (&*peer.name, &*peer.who.name)), &others);
         if names.is_empty() {
             return None;
         }
@@ -294,16 +290,17 @@ impl Peers {
     }
 }
 
-/// The name that differs least from another one, if one is near enough to be meant.
-fn nearest<'a>(name: &str, others: &[&'a str]) -> Option<&'a str> {
-    /// The least likeness, from 0 to 1.
-    const LIKE: f64 = 0.6;
-    let likeness = |other: &&str| {
-        let like = strsim::normalized_damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
-        (like >= LIKE).then_some(like)
-    };
-    let near = others.iter().filter_map(|other| Some((*other, likeness(other)?)));
-    near.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(other, _)| other)
+/// Names that nobody has, each with the nearest one of `others`. Those that are probably mistyped are first, because a line names few.
+/// `names`: what each is called in reports, and by itself.
+fn with_nearest<'a>(names: impl Iterator<Item = (&'a str, &'a str)>, others: &[&str]) -> Vec<String> {
+    let mut names: Vec<(bool, String)> = names
+        .map(|(name, own)| match nearest(own, others) {
+            Some(near) => (false, format!("{name} (is it {near}?)")),
+            None => (true, name.to_owned()),
+        })
+        .collect();
+    names.sort_by_key(|(is_far, _)| *is_far);
+    names.into_iter().map(|(_, name)| name).collect()
 }
 
 #[cfg(test)]
@@ -311,17 +308,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistyped_name_has_a_nearest_one() {
-        let there = ["devices", "lab1", "lab2", "printer"];
-        let cases = [
-            ("devcies", Some("devices")),
-            ("Lab1", Some("lab1")),
-            ("camera", None),
-            ("pritner", Some("printer")),
-        ];
-        for (name, expected) in cases {
-            assert_eq!(nearest(name, &there), expected, "{name}");
-        }
-        assert_eq!(nearest("lab1", &[]), None);
+    fn the_mistyped_one_of_a_thousand_names_is_first() {
+        let names: Vec<String> = (0..999).map(|number| format!("device-{number}")).collect();
+        let all = names.iter().map(String::as_str).chain(["prinetr"]).map(|name| (name, name));
+        let told = with_nearest(all, &["printer"]);
+        assert_eq!((told.len(), &*told[0], &*told[1]), (1000, "prinetr (is it printer?)", "device-0"));
     }
 }

@@ -50,7 +50,7 @@ impl Session<'_> {
                         self.welcome(receiver, connection, &hello);
                     }
                     Err((code, reason)) => {
-                        self.peers.note_refused(code, hello.name());
+                        self.peers.note_refused(code, &hello);
                         self.refuse(connection, code, reason);
                     }
                 }

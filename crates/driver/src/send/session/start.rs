@@ -11,6 +11,7 @@ use super::{
     },
     Session,
 };
+use crate::words::counted;
 
 /// How long a sender that goes on with a session waits for all receivers to come back.
 const RETURN_TIME: Duration = Duration::from_secs(3);
@@ -107,8 +108,8 @@ impl Session<'_> {
             return Ok(false);
         }
         let unknown = unknown.map_or_else(String::new, |unknown| format!("; {unknown}"));
-        let line =
-            format!("{joined} of {wanted} receivers came within {seconds} s: it starts with them{unknown}");
+        let of = counted(wanted as usize, "receiver");
+        let line = format!("{joined} of {of} came within {seconds} s: it starts with them{unknown}");
         self.core.warn(line);
         Ok(true)
     }

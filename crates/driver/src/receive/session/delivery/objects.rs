@@ -10,7 +10,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::FileId,
-    message::{BeginOfFile, Message, ObjectKind},
+    message::{BeginOfFile, FEED_STEP, Message, ObjectKind},
 };
 
 use super::{
@@ -37,6 +37,7 @@ impl Delivery<'_> {
                     self.add(Task::HashAsBlake2b { file });
                     continue;
                 }
+                Report::Input(ReceiverInput::Committed { file }) if self.store.handing.add(file) => continue,
                 Report::Input(input) => {
                     if let ReceiverInput::Lost { file, .. } = &input {
                         self.store.small.leave_to_store(*file);
@@ -335,7 +336,7 @@ impl Delivery<'_> {
     ///
     /// # Errors
     /// If it cannot have that name.
-    fn stored(&self, begin: &BeginOfFile) -> Result<BeginOfFile, String> {
+    pub(super) fn stored(&self, begin: &BeginOfFile) -> Result<BeginOfFile, String> {
         match self.choice(begin) {
             // An index has no name here.
             Choice::TakeAs(name) if begin.kind() != ObjectKind::Index => {
@@ -376,6 +377,24 @@ impl Delivery<'_> {
             (self.on_event)(ReceiveEvent::Ignored { name: stored.file_name().to_owned(), exists });
         }
         Response::Ignore
+    }
+
+    /// The number of objects of a feed that were over when this receiver came, and did not come later. An earlier sender of the session
+    /// used numbers of an earlier step.
+    pub fn missed(&self) -> u64 {
+        // Who has come again, and chooses, does not know any more which of them were not wanted.
+        if !self.store.is_feed || self.carried.has_come_back && self.store.chooser.is_some() {
+            return 0;
+        }
+        let first = self.line.first;
+        let is_known = |index: &u32| {
+            let file = FileId::new(self.session, *index);
+            self.carried.ended.contains_key(index)
+                || self.figures.not_wanted.contains(&file)
+                || self.store.begins.contains_key(&file)
+        };
+        let unknown = (first - first % FEED_STEP..first).filter(|index| !is_known(index)).count() as u64;
+        unknown.saturating_sub(self.carried.admission.existing())
     }
 
     fn note_failed(&mut self, file: FileId, reason: String, discarded_bytes: u64) {

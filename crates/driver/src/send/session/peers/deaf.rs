@@ -11,13 +11,13 @@ use super::{
     },
     Peers,
 };
-use crate::{remedies::OTHER_FAMILY, udp::GroupAddress};
+use crate::{remedies::OTHER_FAMILY, udp::GroupAddress, words::some_of};
 
 /// The number of receivers that a line names. The others are counted.
 const MOST_NAMED: usize = 5;
 
 impl Peers {
-    /// Names the receivers that have newly turned out to hear nothing, in one line. `receivers` has a row for each receiver.
+    /// Names the receivers that have newly turned out to hear nothing. `receivers` has a row for each receiver.
     pub fn warn_of_deaf(&mut self, receivers: &[ReceiverProgress], plan: &Plan, core: &mut Core<'_>) {
         let deaf = receivers.iter().zip(self.values_mut()).filter(|(seen, _)| seen.hears_nothing);
         let newly = deaf.filter_map(|(_, peer)| {
@@ -25,35 +25,44 @@ impl Peers {
             (!is_known).then(|| (peer.name.clone(), peer.address))
         });
         let newly: Vec<_> = newly.collect();
-        if !newly.is_empty() {
-            core.warn(told_deaf(plan, &newly));
-        }
+        told_deaf(plan, &newly).into_iter().for_each(|line| core.warn(line));
     }
 }
 
-fn told_deaf(plan: &Plan, deaf: &[(String, SocketAddr)]) -> String {
+/// Why receivers hear nothing, in one line for each reason. Nobody else can be blamed where a receiver lacks the group's family.
+fn told_deaf(plan: &Plan, deaf: &[(String, SocketAddr)]) -> Vec<String> {
     let GroupAddress { group, interface, .. } = &plan.group;
-    let lacks_family = |(_, address): &&(String, SocketAddr)| address.is_ipv4() && group.is_ipv6();
-    let has_group = plan.options.fanout.has_group();
-    let remedy = match deaf.iter().find(lacks_family).filter(|_| has_group) {
-        Some((name, _)) => {
-            format!(
-                ". {name} has come over IPv4: give it an IPv6 address if it has none, {OTHER_FAMILY} IPv4"
-            )
-        }
-        None => String::new(),
+    let takes_group = plan.options.fanout.has_group();
+    let lacks_family = |address: &SocketAddr| takes_group && address.is_ipv4() && group.is_ipv6();
+    let names = |of_other_family: bool| {
+        let those = deaf.iter().filter(|(_, address)| lacks_family(address) == of_other_family);
+        those.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
     };
-    let names: Vec<_> = deaf.iter().take(MOST_NAMED).map(|(name, _)| name.as_str()).collect();
-    let more = match deaf.len() - names.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let (names, verb) = (names.join(", "), if deaf.len() == 1 { "hears" } else { "hear" });
-    let what = match plan.options.fanout {
-        Fanout::Multicast => format!("nothing of the group {group}, sent on {}", interface.name),
-        _ => "no UDP packet of this session".to_owned(),
-    };
-    format!(
-        "{names}{more} {verb} {what}: a firewall, a router or a switch drops them on the way. Everything goes there over TCP{remedy}"
-    )
+    let verb = |names: &[&str]| if names.len() == 1 { "hears" } else { "hear" };
+    let (lacking, others) = (names(true), names(false));
+    let mut lines = Vec::new();
+    if !lacking.is_empty() {
+        let (has, it, them) = match lacking.len() {
+            1 => ("has", "it has", "it"),
+            _ => ("have", "they have", "them"),
+        };
+        lines.push(format!(
+            "{} {} nothing of the group {group}, which is IPv6, and {has} come over IPv4. Everything goes there over TCP: give {them} an \
+             IPv6 address if {it} none, {OTHER_FAMILY} IPv4",
+            some_of(&lacking, MOST_NAMED),
+            verb(&lacking),
+        ));
+    }
+    if !others.is_empty() {
+        let what = match plan.options.fanout {
+            Fanout::Multicast => format!("nothing of the group {group}, sent on {}", interface.name),
+            _ => "no UDP packet of this session".to_owned(),
+        };
+        lines.push(format!(
+            "{} {} {what}: a firewall, a router or a switch drops them on the way. Everything goes there over TCP",
+            some_of(&others, MOST_NAMED),
+            verb(&others),
+        ));
+    }
+    lines
 }
