@@ -495,7 +495,7 @@ fn a_part_of_a_folder_is_sent_as_rsync_would() {
     let sender = scratch.send(&["--exclude", "*.o", "--exclude", "/cache/", &content]);
     finish_well(scratch.receive("a", &[]));
     let told = finish_with(3, sender);
-    assert!(told.contains(r"caf\xe9: its name: it is not UTF-8"), "{told}");
+    assert!(told.contains(r"caf\xe9: its name cannot be sent: it is not UTF-8"), "{told}");
     assert!(told.contains("1 file not sent ("), "{told}");
     assert_eq!(scratch.names("a"), ["keep"]);
     let send = |args: &[&str]| {
