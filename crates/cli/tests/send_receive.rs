@@ -357,7 +357,7 @@ fn a_full_disk_fails_one_receiver_and_not_the_others() {
     let other = scratch.receive("a", &[]);
     let told = finish_with(3, sender);
     let row = told.lines().find(|line| line.starts_with("tiny ")).unwrap_or_else(|| panic!("{told}"));
-    assert!(row.contains("file") && row.contains("is full") && row.contains("3000000"), "{row}");
+    assert!(row.contains("file") && row.contains("is full") && row.contains("needs 2.9 MiB"), "{row}");
     finish_well(other);
     assert!(fs::read(scratch.path("a/file")).unwrap() == contents(3_000_000));
     let told = finish_with(3, tiny);
