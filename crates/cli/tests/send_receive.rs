@@ -359,7 +359,7 @@ fn a_full_disk_fails_one_receiver_and_not_the_others() {
     let other = scratch.receive("a", &[]);
     let told = finish_with(3, sender);
     let row = told.lines().find(|line| line.starts_with("tiny ")).unwrap_or_else(|| panic!("{told}"));
-    assert!(row.contains("file") && row.contains("is full") && row.contains("3000000"), "{row}");
+    assert!(row.contains("file") && row.contains("is full") && row.contains("needs 2.9 MiB"), "{row}");
     finish_well(other);
     assert!(fs::read(scratch.path("a/file")).unwrap() == contents(3_000_000));
     let told = finish_with(3, tiny);
@@ -497,7 +497,7 @@ fn a_part_of_a_folder_is_sent_as_rsync_would() {
     let sender = scratch.send(&["--exclude", "*.o", "--exclude", "/cache/", &content]);
     finish_well(scratch.receive("a", &[]));
     let told = finish_with(3, sender);
-    assert!(told.contains(r"caf\xe9: its name: it is not UTF-8"), "{told}");
+    assert!(told.contains(r"caf\xe9: its name cannot be sent: it is not UTF-8"), "{told}");
     assert!(told.contains("1 file not sent ("), "{told}");
     assert_eq!(scratch.names("a"), ["keep"]);
     let send = |args: &[&str]| {

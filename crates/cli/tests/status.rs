@@ -140,7 +140,9 @@ fn a_receiver_that_has_broken_off_is_gone_and_not_done() {
     assert_eq!((&held_by["receiver"], &held_by["why"]), (&"two".into(), &"gone".into()));
     let text = String::from_utf8(host.command(&["status"]).output().unwrap().stdout).unwrap();
     assert!(
-        text.contains("1 done, 1 gone") && text.contains("gone: two (") && text.contains("waits for two: "),
+        text.contains("1 done, 1 gone")
+            && text.contains("gone: two (")
+            && text.contains("waits for two to come back: "),
         "{text}"
     );
     end(sender);

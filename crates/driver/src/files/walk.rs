@@ -554,7 +554,7 @@ mod tests {
         assert_eq!((found.sources.len(), found.unsendable.count()), (2, 1));
         let named: Vec<_> = found.unsendable.named().collect();
         assert!(
-            named[0].0.ends_with(r"tree/caf\xe9") && named[0].1 == "its name: it is not UTF-8",
+            named[0].0.ends_with(r"tree/caf\xe9") && named[0].1 == "its name cannot be sent: it is not UTF-8",
             "{named:?}"
         );
         assert!(matches!(find(true), Err(SourceError::Name { .. })));
@@ -574,8 +574,8 @@ mod tests {
         let line = told();
         assert!(line.starts_with("4 files or folders cannot be sent") && !line.contains('\n'), "{line}");
         for part in [
-            "new\\nline (its name: ",
-            "(its name: it is not UTF-8)",
+            "new\\nline (its name cannot be sent: ",
+            "(its name cannot be sent: it is not UTF-8)",
             "(would be called same, as ",
             "(cannot be read: ",
         ] {
