@@ -41,6 +41,37 @@ fn deliver(network: &Network, scratch: &Scratch, options: &[&str]) -> (Value, Ve
     (done, told)
 }
 
+/// There is no other way to such receivers. They take half a minute to be sure.
+#[test]
+fn where_nothing_comes_over_a_connection_receivers_end_and_name_a_length_that_passes() {
+    let network = Network::new(&["b1", "e1", "e2", "e3"]);
+    network.lan(3, "b1", &["e1", "e2", "e3"]);
+    network.configure("e1", "link set dev b1 mtu 9000\n");
+    let of_repair = |repair: &str, node: &str| {
+        let scratch = Scratch::new();
+        let (file, ticket) = (scratch.file("file", LEN), scratch.path("ticket"));
+        let mut command = treecast();
+        command.args(["send", "--json", "--interface", "b1", "--repair", repair]);
+        let mut sender =
+            start_on(&network, "e1", command.args(["--ticket-file", path(&ticket), path(&file)]));
+        sender.next("ticket");
+        let mut command = treecast();
+        command.args(["receive", "--json", "--interface", "b1", "--into"]).arg(scratch.path("copy"));
+        (scratch, sender, start_on(&network, node, command.arg(format!("@{}", path(&ticket)))))
+    };
+    let both = [("carousel", "e2"), ("local", "e3")].map(|(repair, node)| (repair, of_repair(repair, node)));
+    for (repair, (_scratch, _sender, receiver)) in both {
+        let (last, told) = receiver.end();
+        let told: Vec<String> = told.iter().chain([&last]).map(Value::to_string).collect();
+        assert!(told.iter().any(|event| event.contains("blocks of 1400 bytes")), "{repair}: {told:?}");
+        assert_eq!(
+            (&last["complete"], &last["objects_done"]),
+            (&false.into(), &0.into()),
+            "{repair}: {last}"
+        );
+    }
+}
+
 /// Repair symbols are as long as blocks, so they vanish, too.
 #[test]
 fn full_packets_that_vanish_come_over_tcp_and_receivers_name_a_length_that_passes() {

@@ -66,7 +66,41 @@ pub struct LinkPrefix {
 
 /// Reads a message. `None` if it is none, or too long.
 pub fn decode(bytes: &[u8]) -> Option<Message> {
-    (bytes.len() <= MAX_LEN).then(|| Message::from_bytes(bytes).ok())?
+    let is_sound = bytes.len() <= MAX_LEN && bytes.get(HEADER_LEN..).is_some_and(are_sound);
+    is_sound.then(|| Message::from_bytes(bytes).ok())?
+}
+
+/// Whether options are as long as RFC 8415 (section 21) says. The parser subtracts the length of an option's fixed part from its
+/// length, whichever is longer, and skips other options by what it has read and not by their length.
+fn are_sound(mut options: &[u8]) -> bool {
+    while let [c0, c1, l0, l1, rest @ ..] = options {
+        let (code, len) = (u16::from_be_bytes([*c0, *c1]), usize::from(u16::from_be_bytes([*l0, *l1])));
+        // The parser takes what is before an option that is cut.
+        let Some((value, behind)) = rest.split_at_checked(len) else { return true };
+        let is_as_long = match OptionCode::from(code) {
+            OptionCode::RapidCommit | OptionCode::ReconfAccept => len == 0,
+            OptionCode::Preference | OptionCode::ReconfMsg => len == 1,
+            OptionCode::ElapsedTime => len == 2,
+            OptionCode::ServerUnicast => len == 16,
+            OptionCode::StatusCode => len >= 2,
+            OptionCode::VendorClass | OptionCode::VendorOpts => len >= 4,
+            _ => true,
+        };
+        let nested_at = match OptionCode::from(code) {
+            OptionCode::IANA | OptionCode::IAPD => Some(12),
+            OptionCode::IATA | OptionCode::VendorOpts => Some(4),
+            OptionCode::IAAddr => Some(24),
+            OptionCode::IAPrefix => Some(25),
+            OptionCode::RelayMsg => Some(34),
+            _ => None,
+        };
+        let nested = nested_at.and_then(|at| value.get(at..));
+        if !is_as_long || nested.is_some_and(|nested| !are_sound(nested)) {
+            return false;
+        }
+        options = behind;
+    }
+    true
 }
 
 /// The bytes of a message. `None` if a value is too long for its field.
@@ -218,6 +252,26 @@ mod tests {
         let prefixes = [LinkPrefix { prefix, preferred_s: 0, valid_s: 900 }];
         let signed = Signed { counter: 77, answers: None };
         (sign(push(&[0, 3, 0, 1], &prefixes), signed, &key).expect("bytes"), key)
+    }
+
+    /// Options whose fixed part is longer than they are, alone, behind another one, and inside one of an identity.
+    #[test]
+    fn options_that_are_too_short_make_no_message() {
+        let message = |options: &[u8]| decode(&[&[7, 0, 0, 1], options].concat()).is_some();
+        assert!(message(&[]) && message(&[0, 13, 0, 2, 0, 0]) && message(&[0, 7, 0, 1, 9]));
+        let bad: [&[u8]; 4] = [
+            &[0, 13, 0, 1, 0, 0, 0],
+            &[0, 16, 0, 0, 0, 0, 0, 0],
+            &[0, 17, 0, 3, 0, 0, 0, 0],
+            &[0, 7, 0, 2, 9, 9],
+        ];
+        for bad in bad {
+            let inside = [&[0, 3, 0, 12 + bad.len() as u8], &[0; 12][..], bad].concat();
+            for options in [bad.to_vec(), [&[0, 8, 0, 2, 0, 0], bad].concat(), inside] {
+                assert!(!message(&options), "{options:?}");
+            }
+        }
+        assert!(message(&[0, 17, 0, 4, 0, 0, 0, 1, 0]), "what is cut behind whole options is left out");
     }
 
     #[test]

@@ -380,3 +380,30 @@ fn ask_all(
     }
     answered
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_of_one_name_are_told_apart_by_their_addresses() {
+        let host = |name: &str, address: &str| Host {
+            name: name.to_owned(),
+            addresses: vec![address.parse().unwrap()],
+            ..Host::default()
+        };
+        let mut hosts = [host("vm", "10.0.0.1"), host("lab", "10.0.0.2"), host("vm", "10.0.0.3")];
+        assert_eq!(set_apart(&mut hosts), ["vm", "lab", "vm"]);
+        let names = hosts.map(|host| host.name);
+        assert_eq!(names, ["vm (10.0.0.1)", "lab", "vm (10.0.0.3)"]);
+        // What a host says of itself goes by the name that the run knows.
+        for of_itself in [Blame::Host { name: "vm".into() }, Blame::LinkOf { host: "vm".into() }] {
+            let finding = Finding::problem(super::super::super::Kind::NoInterface, of_itself, "it has none");
+            let named = match renamed(finding, "vm", &names[2]).blame {
+                Blame::Host { name } | Blame::LinkOf { host: name } => name,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(named, names[2]);
+        }
+    }
+}
