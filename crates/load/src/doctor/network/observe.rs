@@ -384,6 +384,7 @@ fn ask_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::finding::Kind;
 
     #[test]
     fn hosts_of_one_name_are_told_apart_by_their_addresses() {
@@ -398,7 +399,7 @@ mod tests {
         assert_eq!(names, ["vm (10.0.0.1)", "lab", "vm (10.0.0.3)"]);
         // What a host says of itself goes by the name that the run knows.
         for of_itself in [Blame::Host { name: "vm".into() }, Blame::LinkOf { host: "vm".into() }] {
-            let finding = Finding::problem(super::super::super::Kind::NoInterface, of_itself, "it has none");
+            let finding = Finding::problem(Kind::NoInterface, of_itself, "it has none");
             let named = match renamed(finding, "vm", &names[2]).blame {
                 Blame::Host { name } | Blame::LinkOf { host: name } => name,
                 other => panic!("{other:?}"),
