@@ -60,15 +60,15 @@ fn where_nothing_comes_over_a_connection_receivers_end_and_name_a_length_that_pa
         (scratch, sender, start_on(&network, node, command.arg(format!("@{}", path(&ticket)))))
     };
     let both = [("carousel", "e2"), ("local", "e3")].map(|(repair, node)| (repair, of_repair(repair, node)));
-    for (repair, (_scratch, _sender, receiver)) in both {
-        let (last, told) = receiver.end();
-        let told: Vec<String> = told.iter().chain([&last]).map(Value::to_string).collect();
-        assert!(told.iter().any(|event| event.contains("blocks of 1400 bytes")), "{repair}: {told:?}");
+    for (repair, (_scratch, _sender, mut receiver)) in both {
+        let line = receiver.wait_for(|event| event.to_string().contains("blocks of 1400 bytes"));
+        let done = receiver.next("done");
         assert_eq!(
-            (&last["complete"], &last["objects_done"]),
+            (&done["complete"], &done["objects_done"]),
             (&false.into(), &0.into()),
-            "{repair}: {last}"
+            "{repair}: {line} {done}"
         );
+        assert_eq!(receiver.wait(), Some(1), "{repair}");
     }
 }
 
