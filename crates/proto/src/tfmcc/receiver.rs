@@ -6,7 +6,7 @@ use std::{convert::Infallible, time::Duration};
 use treecast_wire::message::{Pace, PaceReport, Phase};
 
 use super::{
-    Arrived, equation, feedback, loss_history::LossHistory, micros, receive_rate::ReceiveRate,
+    Arrived, equation, feedback, loss_history::LossHistory, micros, probes::Came, receive_rate::ReceiveRate,
     round_trip::RoundTrip,
 };
 use crate::{
@@ -107,6 +107,7 @@ pub struct Receiver {
     has_news: bool,
     /// A loss event has begun since the last report.
     is_lossy: bool,
+    came: Came,
 }
 
 /// # What happens
@@ -159,6 +160,10 @@ impl Receiver {
     }
 
     fn pace(&mut self, now: Instant, pace: Pace, number: u32, at: Instant) {
+        // A probe is a packet like any other. It tells nothing else.
+        if let Some(probe) = pace.probe {
+            return self.came.take(probe);
+        }
         let is_new_round = self.pace.is_none_or(|(last, _)| last.round != pace.round);
         self.pace = Some((pace, at));
         self.has_news = true;
@@ -291,6 +296,7 @@ impl Receiver {
             queue_us: found.queue.as_micros() as u32,
             lost_ppm: ppm(found.lost),
             marked_ppm: ppm(found.marked),
+            proof: self.came.proof(),
         })
     }
 }
@@ -393,6 +399,7 @@ mod tests {
             phase: Phase::Tfmcc,
             is_unused: false,
             receivers: 3,
+            probe: None,
         }
     }
 
@@ -533,6 +540,7 @@ mod tests {
                 phase: Phase::Cruise,
                 is_unused: false,
                 receivers: number as u32,
+                probe: None,
             };
             receiver.handle(at(5), heard(pace, at(5)));
             receiver.handle(at(6), ReceiverInput::Packets(arrived));

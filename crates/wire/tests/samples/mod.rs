@@ -12,9 +12,9 @@ use treecast_wire::{
     message::{
         Attributes, BeginOfFile, BeginOfFilePart, BlockHashes, ChunkHashes, ChunkHashesRequest,
         CommandResult, Contents, Digest, GroupKey, Heard, Hello, Lack, Lacking, Message, ModificationTime,
-        Move, ObjectKind, Pace, PaceReport, Phase, Place, Progress, PutOut, PutOutCode, Reason,
-        RetransmissionRequest, Role, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
-        Zeros,
+        Move, ObjectKind, Pace, PaceReport, Phase, Place, Probe, ProbeProof, Progress, PutOut, PutOutCode,
+        Reason, RetransmissionRequest, Role, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType,
+        Welcome, Zeros,
     },
     seal::KeyId,
     ticket::{Fanout, LocalMode, LocalTicket, Repair, Security, Ticket},
@@ -133,6 +133,7 @@ fn pace() -> Pace {
         phase: Phase::Cruise,
         is_unused: true,
         receivers: 7,
+        probe: Some(Probe { number: 70, nonce: 0x0102_0304_0506_0708 }),
     }
 }
 
@@ -149,6 +150,7 @@ fn pace_report() -> PaceReport {
         queue_us: 900,
         lost_ppm: 10_000,
         marked_ppm: 20_000,
+        proof: ProbeProof { last: 70, came: 0b1101, sum: 0x0807_0605_0403_0201 },
     }
 }
 

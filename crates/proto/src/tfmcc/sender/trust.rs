@@ -8,7 +8,8 @@
 //! - Another one does. It is followed next, so it must say what it bears. That is a strike, too.
 //!
 //! A receiver with two strikes is not believed for a minute, and for twice as long the next time. Its reports do not count then. If
-//! nobody else reports, nobody hears the group, and receivers get everything over their own connections.
+//! nobody else reports, nobody hears the group, and receivers get everything over their own connections. What a receiver claims is also
+//! held against probes (`../probes.rs`): who lies there is treated in the same way.
 //!
 //! An honest receiver whose own kernel drops this much is treated in the same way. Its connection is what it can keep up with.
 
@@ -33,6 +34,9 @@ const STRIKES: u32 = 2;
 const FIRST_REST: Duration = Duration::from_secs(60);
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
+/// A doubt that is remembered when its receiver leaves, so that it cannot get rid of it by coming again.
+const WORTH_KNOWING: f64 = 0.1;
+
 /// How well one receiver's word has held.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Credence {
@@ -40,6 +44,8 @@ pub struct Credence {
     /// Until when it is not believed, and for how long that was.
     until: Instant,
     rest: Duration,
+    /// How far its claims differ from what probes show: 0 not at all, 1 for certain.
+    pub doubt: f64,
 }
 
 impl Credence {
@@ -50,7 +56,7 @@ impl Credence {
 
     /// Whether anything must be remembered when it leaves.
     pub fn is_worth_it(&self) -> bool {
-        !self.rest.is_zero()
+        !self.rest.is_zero() || self.doubt > WORTH_KNOWING
     }
 
     /// Its word has not held. Returns whether it is not believed from now on.
@@ -59,9 +65,14 @@ impl Credence {
         if self.strikes < STRIKES {
             return false;
         }
-        self.rest = (self.rest * 2).clamp(FIRST_REST, LONGEST_REST);
-        (self.strikes, self.until) = (0, now + self.rest);
+        self.disbelieve(now);
         true
+    }
+
+    /// It has lied. It is not believed from now on.
+    pub fn disbelieve(&mut self, now: Instant) {
+        self.rest = (self.rest * 2).clamp(FIRST_REST, LONGEST_REST);
+        (self.strikes, self.doubt, self.until) = (0, 0.0, now + self.rest);
     }
 
     /// Its word has held.
