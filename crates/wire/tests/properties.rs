@@ -180,6 +180,7 @@ fn payload_len(message: &Message) -> usize {
             };
             signature.len() + 4 + word
         }
+        Message::Pace(Pace { probe: None, .. }) => Pace::LEN_WITHOUT_PROBE,
         Message::Pace(_) => Pace::LEN,
         Message::PaceReport(_) => PaceReport::LEN,
         Message::SymbolRequest(request) => 8 + request.lacks().len() * 12,

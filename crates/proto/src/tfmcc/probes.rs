@@ -29,11 +29,12 @@ const MOST_SENT: usize = 1_024;
 /// A receiver has a probe this long after whatever left at the same time.
 const REORDERED: Duration = Duration::from_millis(250);
 
-/// The share of lost probes that is tolerated, and how many times the loss that is claimed is tolerated above it.
+/// The share of probes by which loss may differ from what is claimed, and how many times the claim it may be in addition.
 const TOLERATED: f64 = 0.06;
-const TOLERATED_OF_CLAIM: f64 = 1.25;
+const TOLERATED_MORE: f64 = 1.25;
+const TOLERATED_LESS: f64 = 0.75;
 
-/// A receiver has lied when so many more probes were lost than is tolerated.
+/// A receiver has lied when so many more probes, or less, were lost than is tolerated.
 const LIMIT: f64 = 24.0;
 
 /// What a sum that is wrong adds: eight of them are a lie.
@@ -49,7 +50,7 @@ const SHORTEST_SILENCE: Duration = Duration::from_millis(150);
 /// Claims tell of a round trip each. So a report is judged with the claims of one more round trip, and counts less where many probes
 /// leave in it. A round trip of claims is no shorter than this, and the weight is whole up to that.
 const SHORTEST_HOLD: Duration = Duration::from_millis(15);
-const WHOLE_WEIGHT: Duration = Duration::from_millis(250);
+const WHOLE_WEIGHT: Duration = Duration::from_millis(500);
 
 /// The most reports that wait for their verdict.
 const MOST_HELD: usize = 64;
@@ -112,16 +113,23 @@ impl Probes {
         Self { key, random, packet_bytes, left_bytes, sent: VecDeque::new(), last: 0 }
     }
 
-    /// Takes note of IP packets that have left for the group.
-    pub fn sent(&mut self, bytes: u64) {
+    /// Takes note of IP packets that have left for the group. A probe that would be too soon is left out. Were it put off until its time
+    /// has come, it would always be the first of a run, which finds shorter queues.
+    pub fn sent(&mut self, now: Instant, bytes: u64) {
         self.left_bytes = self.left_bytes.saturating_sub(bytes);
+        if self.left_bytes == 0 && self.is_soon(now) {
+            self.left_bytes = distance(&mut self.random) * self.packet_bytes;
+        }
+    }
+
+    fn is_soon(&self, now: Instant) -> bool {
+        self.sent.back().is_some_and(|(_, at)| *at + SHORTEST_INTERVAL > now)
     }
 
     /// Returns how many packets may leave before the next probe. `None`: no probe is near.
     pub fn packets_before(&self, now: Instant) -> Option<u64> {
-        let is_soon = self.sent.back().is_some_and(|(_, at)| *at + SHORTEST_INTERVAL > now);
         let is_over = self.last == u32::MAX;
-        (!is_soon && !is_over).then(|| self.left_bytes.div_ceil(self.packet_bytes.max(1)))
+        (!self.is_soon(now) && !is_over).then(|| self.left_bytes.div_ceil(self.packet_bytes.max(1)))
     }
 
     /// Makes the probe that leaves now.
@@ -136,13 +144,13 @@ impl Probes {
         probe
     }
 
-    /// Looks at a receiver's proof. The receiver has got whatever left before `heard`. `judged` is the last probe that was looked at
+    /// Looks at a receiver's proof. What left until `heard` has come by now, or is lost. `judged` is the last probe that was looked at
     /// before.
     pub fn look(&self, judged: u32, proof: &ProbeProof, heard: Instant) -> Shown {
         let is_right = self.is_right(proof);
         let came = if is_right == Some(true) { proof.came } else { 0 };
         let last = if came == 0 { 0 } else { proof.last };
-        let until = judged.max(last).max(self.last_before(heard));
+        let until = judged.max(last).max(self.last_until(heard));
         // A proof says nothing of probes before those that it names.
         let from = judged.max(last.saturating_sub(NAMED)).max(until.saturating_sub(NAMED));
         let new = last.saturating_sub(from);
@@ -171,15 +179,31 @@ impl Probes {
         self.sent.get(self.sent.len().checked_sub(back + 1)?)
     }
 
-    /// The last probe that left long enough before a moment to have been overtaken by nothing.
-    fn last_before(&self, moment: Instant) -> u32 {
-        let earlier = self.sent.partition_point(|(_, at)| *at + REORDERED <= moment);
+    /// The last probe that had left at a moment.
+    fn last_until(&self, moment: Instant) -> u32 {
+        let earlier = self.sent.partition_point(|(_, at)| *at <= moment);
         self.last - (self.sent.len() - earlier) as u32
     }
 }
 
 fn distance(random: &mut SplitMix64) -> u64 {
     DISTANCE.start() + random.below(DISTANCE.end() - DISTANCE.start() + 1)
+}
+
+/// How far a receiver's claims differ from what probes show: 0 not at all, 1 for certain.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Doubt {
+    /// It claims less loss than there is.
+    less: f64,
+    /// It claims more loss than there is.
+    more: f64,
+}
+
+impl Doubt {
+    /// The larger one of both doubts. It has lied from 1 on.
+    pub fn most(&self) -> f64 {
+        self.less.max(self.more)
+    }
 }
 
 /// What the sender knows of one receiver's claims.
@@ -219,41 +243,48 @@ pub struct Testimony<'a> {
 
 impl Claims {
     /// Takes a report. Changes the doubt about its receiver, which is a lie from 1 on.
-    pub fn hear(&mut self, now: Instant, probes: &Probes, testimony: &Testimony<'_>, doubt: &mut f64) {
-        let heard =
-            Instant::from_nanos(now.as_nanos().saturating_sub(testimony.round_trip.as_nanos() as u64));
+    pub fn hear(&mut self, now: Instant, probes: &Probes, testimony: &Testimony<'_>, doubt: &mut Doubt) {
+        let silence = SHORTEST_SILENCE.max(testimony.shortest * SILENT_ROUND_TRIPS);
+        let is_silent = |last: Instant| now.saturating_duration_since(last) > silence;
+        let is_after_silence = self.followed.is_none_or(is_silent);
+        // Behind an outage, what left until then is lost.
+        let ago = testimony.round_trip + if is_after_silence { Duration::ZERO } else { REORDERED };
+        let heard = Instant::from_nanos(now.as_nanos().saturating_sub(ago.as_nanos() as u64));
         let shown = probes.look(self.judged.unwrap_or(0), testimony.proof, heard);
         // What left before the receiver came is not its fault.
         let shown = if self.judged.is_none() { Shown { count: 0, lost: 0, ..shown } } else { shown };
         self.judged = Some(shown.until);
         if shown.is_wrong {
-            *doubt += WRONG / LIMIT;
+            doubt.less += WRONG / LIMIT;
         }
         if !testimony.is_followed {
             self.followed = None;
             return self.held.clear();
         }
-        let silence = SHORTEST_SILENCE.max(testimony.shortest * SILENT_ROUND_TRIPS);
-        let is_after_silence =
-            self.followed.replace(now).is_none_or(|last| now.saturating_duration_since(last) > silence);
+        self.followed = Some(now);
         let Shown { count, lost, .. } = shown;
         self.held.push_back(Held { at: now, count, lost, claim: testimony.claim, is_after_silence });
         let hold = SHORTEST_HOLD.max(testimony.shortest * 5 / 4);
         let is_due = |held: &Held| now.saturating_duration_since(held.at) >= hold;
         while self.held.front().is_some_and(is_due) || self.held.len() > MOST_HELD {
-            let Some(added) = self.judge_first() else { return };
-            *doubt = (*doubt + added * weight(hold) / LIMIT).max(0.0);
+            let Some(found) = self.judge_first() else { return };
+            let added = |doubt: f64, probes: f64| (doubt + probes * weight(hold) / LIMIT).max(0.0);
+            (doubt.less, doubt.more) = (added(doubt.less, found.less), added(doubt.more, found.more));
         }
     }
 
-    /// Judges the oldest report by the claims since then. Returns by how much more probes were lost than is tolerated.
-    fn judge_first(&mut self) -> Option<f64> {
+    /// Judges the oldest report by the claims since then. Returns how many probes differ from what they tell, above what is tolerated.
+    fn judge_first(&mut self) -> Option<Doubt> {
         let (first, last) = (*self.held.front()?, *self.held.back()?);
         let mean = self.held.iter().map(|held| held.claim).sum::<f64>() / self.held.len() as f64;
         self.held.pop_front();
-        let claim = mean.max(last.claim);
-        let added = f64::from(first.lost) - f64::from(first.count) * (TOLERATED + TOLERATED_OF_CLAIM * claim);
-        Some(if first.is_after_silence { added.min(MOST_AFTER_SILENCE) } else { added })
+        let (count, lost) = (f64::from(first.count), f64::from(first.lost));
+        let most = if first.is_after_silence { MOST_AFTER_SILENCE } else { f64::INFINITY };
+        let (low, high) = (mean.min(last.claim), mean.max(last.claim));
+        Some(Doubt {
+            less: (lost - count * (TOLERATED + high * TOLERATED_MORE)).min(most),
+            more: (count * (low * TOLERATED_LESS - TOLERATED) - lost).min(most),
+        })
     }
 }
 
@@ -328,8 +359,8 @@ mod tests {
         let (mut probes, mut distances) = (Probes::new(KEY, 1_500), Vec::new());
         let mut distance = 0;
         for packet in 0..100_000_u64 {
-            let now = Instant::ZERO + Duration::from_micros(100 * packet);
-            probes.sent(1_500);
+            let now = Instant::ZERO + Duration::from_micros(200 * packet);
+            probes.sent(now, 1_500);
             distance += 1;
             if probes.packets_before(now) == Some(0) {
                 probes.take(now);
@@ -337,15 +368,19 @@ mod tests {
             }
         }
         let mean = distances.iter().sum::<u64>() / distances.len() as u64;
-        assert!(distances.iter().all(|distance| (100..=130).contains(distance)), "{distances:?}");
-        assert!((100..=110).contains(&mean), "{mean}");
+        assert!(distances.iter().all(|distance| DISTANCE.contains(distance)), "{distances:?}");
+        assert!((95..=105).contains(&mean), "{mean}");
         let mut slow = Probes::new(KEY, 1_500);
         slow.take(at(0));
         assert_eq!(slow.packets_before(at(9)), None);
         let before = slow.packets_before(at(10)).unwrap();
         assert!(DISTANCE.contains(&before), "{before}");
-        slow.sent(1_500 * before - 1);
+        slow.sent(at(10), 1_500 * before - 1);
         assert_eq!(slow.packets_before(at(10)), Some(1));
+        slow.take(at(10));
+        slow.sent(at(19), 1_500 * 1_000);
+        let before = slow.packets_before(at(20)).unwrap();
+        assert!(DISTANCE.contains(&before), "it is put off by another distance: {before}");
     }
 
     #[test]
@@ -379,7 +414,7 @@ mod tests {
         let expected = Shown { until: 90, count: 10, lost: 2, is_wrong: false };
         assert_eq!(shown(80, 900), expected, "84 and 88");
         assert_eq!(shown(90, 900), Shown { until: 90, count: 0, lost: 0, is_wrong: false });
-        let late = shown(90, 5_000);
+        let late = shown(90, 990);
         assert_eq!(
             (late.until, late.count, late.lost),
             (100, 10, 10),
@@ -407,7 +442,7 @@ mod tests {
         probes: Probes,
         came: Came,
         claims: Claims,
-        doubt: f64,
+        doubt: Doubt,
         /// For each millisecond: packets that were lost, of ten.
         lost: Vec<u32>,
         random: SplitMix64,
@@ -420,7 +455,7 @@ mod tests {
                 probes: Probes::new(KEY, 1_500),
                 came: Came::default(),
                 claims: Claims::default(),
-                doubt: 0.0,
+                doubt: Doubt::default(),
                 lost: Vec::new(),
                 random: SplitMix64(round_trip_ms),
             }
@@ -441,7 +476,7 @@ mod tests {
                 let share = loss(milli);
                 let lost = (0..10).filter(|_| self.random.unit() < share).count();
                 self.lost.push(lost as u32);
-                self.probes.sent(15_000);
+                self.probes.sent(at(milli), 15_000);
                 if self.probes.packets_before(at(milli)) == Some(0) {
                     let probe = self.probes.take(at(milli));
                     if self.random.unit() >= share {
@@ -459,8 +494,8 @@ mod tests {
                     let testimony = Testimony { proof: &proof, claim, round_trip, shortest, is_followed };
                     self.claims.hear(at(milli), &self.probes, &testimony, &mut self.doubt);
                 }
-                highest = highest.max(self.doubt);
-                if self.doubt >= 1.0 {
+                highest = highest.max(self.doubt.most());
+                if self.doubt.most() >= 1.0 {
                     return (milli - from, highest);
                 }
             }
@@ -517,6 +552,12 @@ mod tests {
     }
 
     #[test]
+    fn who_claims_losses_that_probes_deny_is_found_out() {
+        let feigned = |claim: f64| Path::new(40).run(60_000, |_| 0.01, |_| claim, |proof| proof).0;
+        assert!(feigned(1.0) < 1_500 && feigned(0.3) < 4_000, "{} {} ms", feigned(1.0), feigned(0.3));
+    }
+
+    #[test]
     fn forged_proofs_are_no_proofs() {
         let forge = |what: fn(ProbeProof) -> ProbeProof| Path::new(40).run(10_000, |_| 0.3, |_| 0.0, what).0;
         let guessed = forge(|proof| ProbeProof { came: u64::MAX, ..proof });
@@ -527,13 +568,13 @@ mod tests {
 
     #[test]
     fn others_than_the_one_that_is_followed_are_not_judged_by_their_losses() {
-        let (probes, mut claims, mut doubt) = (probes(100), Claims::default(), 0.0);
+        let (probes, mut claims, mut doubt) = (probes(100), Claims::default(), Doubt::default());
         for millis in (1_000..9_000).step_by(10) {
             let proof = ProbeProof::default();
             let (round_trip, shortest) = (Duration::from_millis(10), Duration::from_millis(10));
             let testimony = Testimony { proof: &proof, claim: 0.0, round_trip, shortest, is_followed: false };
             claims.hear(at(millis), &probes, &testimony, &mut doubt);
         }
-        assert_eq!(doubt, 0.0);
+        assert_eq!(doubt.most(), 0.0);
     }
 }

@@ -253,7 +253,7 @@ impl Sender {
             self.sent_to_group(now);
         }
         self.trust.sent(now, group_bytes);
-        self.probes.sent(group_bytes);
+        self.probes.sent(now, group_bytes);
         self.rate.sent(now, group_bytes, repair_bytes);
     }
 
@@ -285,9 +285,19 @@ impl Sender {
         };
         let is_lie = self.group.is_lie(now, from, &self.probes, &testimony);
         if is_lie && is_limiting {
-            self.follow_next(now);
+            self.leave_liar(now);
         }
         is_lie
+    }
+
+    /// Follows another receiver than one that has lied. If nobody is left to be believed, nothing is known of the path.
+    fn leave_liar(&mut self, now: Instant) {
+        self.follow_next(now);
+        if self.group.limiting().is_none() {
+            self.rate.fall_to_least();
+            self.rate.start_anew(now);
+            self.silent_since.get_or_insert(now);
+        }
     }
 
     /// RFC 4654, 3.3. The rate falls to what any receiver wants, and rises only with the one that is followed.
@@ -343,7 +353,7 @@ impl Sender {
         }
         let is_believed_no_more = credence.strike(now);
         match verdict {
-            Verdict::Contradicts if is_believed_no_more => self.follow_next(now),
+            Verdict::Contradicts if is_believed_no_more => self.leave_liar(now),
             Verdict::Questions(other) if !is_believed_no_more => {
                 self.group.follow(other);
                 (self.unheard_since, self.is_unanswered) = (now, false);

@@ -25,7 +25,7 @@ const MOST_PACKETS_A_RUN: u64 = 43;
 const MOST_ASKING: usize = 20;
 
 /// Length of a Pace with all its headers, in bytes.
-pub const PACE_BYTES: u64 = 160;
+pub const PACE_BYTES: u64 = 148;
 
 /// Whatever the secret is, receivers do not know it.
 pub const PROBE_KEY: ProbeKey = ProbeKey([3; 32]);

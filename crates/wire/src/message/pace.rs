@@ -1,7 +1,7 @@
 //! Pace: a sender's message to its group about its rate. In RFC 4654, section 2.2.1, the data header carries
 //! it. Here it is a separate message, so that blocks do not need a longer header. The fields from the phase on are not in the RFC.
 //!
-//! A Pace with a probe is as long as a packet with a whole block: zeros follow it in its datagram. Receivers take nothing but the probe
+//! The last two fields are there in a probe only. Its datagram is as long as that of a whole block: zeros follow the message. Receivers take nothing but the probe
 //! from it.
 //!
 //! ```text
@@ -101,6 +101,9 @@ impl Field for Phase {
 impl Pace {
     /// The value that means that there is no rate yet.
     pub const NO_RATE: u64 = u64::MAX;
+
+    /// Length of the body in bytes, without a probe. [`Pace::LEN`] is that of a probe.
+    pub const LEN_WITHOUT_PROBE: usize = Self::LEN - <Option<Probe>>::LEN;
 }
 
 impl fmt::Display for Pace {

@@ -25,22 +25,25 @@ pub struct Probe {
     pub nonce: u64,
 }
 
-/// Number 0 is no probe. Its nonce is 0.
+/// Where there is no probe, there are no bytes.
 impl Field for Option<Probe> {
     const LEN: usize = u32::LEN + u64::LEN;
 
     fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError> {
+        if reader.is_empty() {
+            return Ok(None);
+        }
         match (reader.u32(name)?, reader.u64("nonce")?) {
-            (0, 0) => Ok(None),
-            (0, nonce) => Err(ParseError::invalid("nonce", nonce, "0 where there is no probe")),
+            (0, _) => Err(ParseError::invalid(name, 0, "at least 1")),
             (number, nonce) => Ok(Some(Probe { number, nonce })),
         }
     }
 
     fn emit(&self, out: &mut Vec<u8>) {
-        let Probe { number, nonce } = self.unwrap_or(Probe { number: 0, nonce: 0 });
-        number.emit(out);
-        nonce.emit(out);
+        if let Some(Probe { number, nonce }) = self {
+            number.emit(out);
+            nonce.emit(out);
+        }
     }
 }
 

@@ -163,7 +163,7 @@ impl Group {
     pub fn is_lie(&mut self, now: Instant, from: u32, probes: &Probes, testimony: &Testimony<'_>) -> bool {
         let Some(Member { credence, claims, .. }) = self.receivers.get_mut(&from) else { return false };
         claims.hear(now, probes, testimony, &mut credence.doubt);
-        let is_lie = credence.doubt >= 1.0;
+        let is_lie = credence.doubt.most() >= 1.0;
         if is_lie {
             credence.disbelieve(now);
         }
@@ -173,7 +173,7 @@ impl Group {
     /// How far a receiver is doubted: 0 not at all, 1 if it is not believed.
     pub fn doubt(&self, now: Instant, receiver: u32) -> f64 {
         let credence = self.receivers.get(&receiver).map(|member| member.credence);
-        credence.map_or(0.0, |credence| if credence.is_believed(now) { credence.doubt } else { 1.0 })
+        credence.map_or(0.0, |credence| if credence.is_believed(now) { credence.doubt.most() } else { 1.0 })
     }
 
     /// Takes note that the receiver that the sender follows has not answered.
