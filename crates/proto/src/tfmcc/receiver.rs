@@ -120,7 +120,8 @@ impl Receiver {
 
     pub fn handle(&mut self, now: Instant, input: ReceiverInput) {
         match input {
-            ReceiverInput::Named(number) => self.number = Some(number),
+            // Who names it may be another sender than before, which has another secret.
+            ReceiverInput::Named(number) => (self.number, self.came) = (Some(number), Came::default()),
             ReceiverInput::Packets(packets) => self.packets(now, packets),
             ReceiverInput::Pace { pace, number, at } => self.pace(now, pace, number, at.min(now)),
             ReceiverInput::OwnDrops { total } => self.path.own_drops(total),
@@ -380,7 +381,10 @@ fn longest(pace: &Pace) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::at;
+    use crate::{
+        tfmcc::{Probe, ProbeProof},
+        time::at,
+    };
 
     const ME: u32 = 7;
 
@@ -517,6 +521,21 @@ mod tests {
             }
             assert!((1..=501).contains(&reports), "{limited_by:?}: {reports}");
         }
+    }
+
+    #[test]
+    fn a_probe_is_proved_until_another_sender_names_the_receiver() {
+        let mut receiver = receiver();
+        receiver.handle(at(0), heard(pace(0, 1, ME), at(0)));
+        let probe = |number| Pace { probe: Some(Probe { number, nonce: 5 }), ..pace(0, 1, ME) };
+        receiver.handle(at(1), heard(probe(3), at(1)));
+        receiver.handle(at(1), heard(probe(4), at(1)));
+        assert_eq!(receiver.came.proof(), ProbeProof { last: 4, came: 0b11, sum: 10 });
+        receiver.handle(at(2), ReceiverInput::Named(ME));
+        assert_eq!(receiver.came.proof(), ProbeProof::default());
+        receiver.handle(at(3), heard(probe(4), at(3)));
+        receiver.handle(at(3), ReceiverInput::Moved);
+        assert_eq!(receiver.came.proof(), ProbeProof::default());
     }
 
     #[test]

@@ -186,11 +186,6 @@ impl Scenario {
 }
 
 impl Figures {
-    /// The receivers from this one on that were not believed.
-    pub fn disbelieved(&self, from: usize) -> Vec<usize> {
-        self.doubts.range(from..).filter(|(_, doubt)| **doubt >= 1.0).map(|(receiver, _)| *receiver).collect()
-    }
-
     /// Bits a second that passed the link between two times.
     pub fn delivered_bps(&self, from: Duration, until: Duration) -> f64 {
         self.between(from, until).map(|span| span.delivered_bytes).sum::<u64>() as f64 * 8.0
