@@ -412,8 +412,8 @@ mod tests {
         (31..=90).filter(|number| number % 4 != 0).for_each(|number| came.take(probe(number)));
         let shown = |judged, millis| probes.look(judged, &came.proof(), at(millis));
         let expected = Shown { until: 90, count: 10, lost: 2, is_wrong: false };
-        assert_eq!(shown(80, 900), expected, "84 and 88");
-        assert_eq!(shown(90, 900), Shown { until: 90, count: 0, lost: 0, is_wrong: false });
+        assert_eq!(shown(80, 890), expected, "84 and 88");
+        assert_eq!(shown(90, 890), Shown { until: 90, count: 0, lost: 0, is_wrong: false });
         let late = shown(90, 990);
         assert_eq!(
             (late.until, late.count, late.lost),
