@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{Ipv4Addr, TcpStream, UdpSocket},
+    net::{TcpStream, UdpSocket},
     path::PathBuf,
     sync::mpsc,
     thread::JoinHandle,
@@ -193,13 +193,13 @@ fn has_all(pace: &Pace) -> PaceReport {
 /// A probe is lost as blocks are, so it is as long as they are, and stands among them.
 #[test]
 fn with_a_rate_that_is_found_probes_stand_among_the_blocks() {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let sending = Sending::start("probes", |options| {
         options.rate = Rate::Auto { control: Control::Model, floor_bps: None };
         options.fanout = Fanout::Unicast;
         options.wait_for = 1;
     });
+    let socket = UdpSocket::bind((sending.ticket.control[0].ip(), 0)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut peer = sending.join_at("one", socket.local_addr().unwrap().port());
     let mut packet = [0; 2_000];
     let mut blocks = 0;
