@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
+    net::{TcpStream, UdpSocket},
     path::PathBuf,
     sync::mpsc,
     thread::JoinHandle,
@@ -15,8 +15,10 @@ use treecast_driver::send::{
 use treecast_host::stop::Stop;
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header},
-    message::{Hello, Message, PROTOCOL_VERSION, Progress, RetransmissionRequest},
-    ticket::Ticket,
+    message::{
+        Hello, Message, PROTOCOL_VERSION, Pace, PaceReport, ProbeProof, Progress, RetransmissionRequest,
+    },
+    ticket::{Fanout, Ticket},
 };
 
 const SIZE: usize = 1_000_000;
@@ -61,10 +63,15 @@ impl Sending {
     }
 
     fn join(&self, name: &str) -> Peer {
+        self.join_at(name, 0)
+    }
+
+    /// Has a receiver join that takes copies at this UDP port. 0: it takes none.
+    fn join_at(&self, name: &str, udp_port: u16) -> Peer {
         let stream = TcpStream::connect(self.ticket.control[0]).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut peer = Peer { stream, file: FileId::new(self.ticket.session, 0) };
-        peer.say(&Message::Hello(Hello::new(PROTOCOL_VERSION, 0, 1 << 20, name).unwrap()));
+        peer.say(&Message::Hello(Hello::new(PROTOCOL_VERSION, udp_port, 1 << 20, name).unwrap()));
         peer
     }
 }
@@ -163,6 +170,62 @@ fn without_a_rate_retransmissions_are_as_fast_as_they_are_taken() {
         assert!(sending.finish().is_complete());
         assert!(elapsed < Duration::from_millis(100) * TIMES, "{rate:?}: {elapsed:?}");
     }
+}
+
+/// The report of a receiver that gets what is sent.
+fn has_all(pace: &Pace) -> PaceReport {
+    PaceReport {
+        timestamp_us: pace.timestamp_us,
+        echo_us: pace.timestamp_us,
+        rate_bps: Pace::NO_RATE,
+        received_bps: pace.rate_bps,
+        round: pace.round,
+        round_trip_us: 1_000,
+        loss_ppb: 0,
+        is_limited: false,
+        queue_us: 0,
+        lost_ppm: 0,
+        marked_ppm: 0,
+        proof: ProbeProof::default(),
+    }
+}
+
+/// A probe is lost as blocks are, so it is as long as they are, and stands among them.
+#[test]
+fn with_a_rate_that_is_found_probes_stand_among_the_blocks() {
+    let sending = Sending::start("probes", |options| {
+        options.rate = Rate::Auto { control: Control::Model, floor_bps: None };
+        options.fanout = Fanout::Unicast;
+        options.wait_for = 1;
+    });
+    let socket = UdpSocket::bind((sending.ticket.control[0].ip(), 0)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut peer = sending.join_at("one", socket.local_addr().unwrap().port());
+    let mut packet = [0; 2_000];
+    let mut blocks = 0;
+    let probe = loop {
+        let len = socket.recv(&mut packet).unwrap();
+        let header = Header::parse(&packet).unwrap();
+        if header.kind.is_block() {
+            blocks += 1;
+            continue;
+        }
+        let (body, rest) = packet[HEADER_LEN..len].split_at(header.payload_len as usize);
+        match Message::parse(&header, body) {
+            Ok(Message::Pace(Pace { probe: Some(probe), .. })) => {
+                assert_eq!((len, rest.iter().max()), (HEADER_LEN + 1420, Some(&0)));
+                break probe;
+            }
+            Ok(Message::Pace(pace)) => peer.say(&Message::PaceReport(has_all(&pace))),
+            _ => {}
+        }
+    };
+    assert_eq!(probe.number, 1);
+    assert!((60..=130).contains(&blocks), "{blocks} blocks before it");
+    peer.wait_for_digest();
+    peer.fetch();
+    peer.leave();
+    assert!(sending.finish().is_complete());
 }
 
 #[test]

@@ -259,6 +259,7 @@ fn what_tells_the_rate_comes_with_its_number_and_the_kernels_time() {
         phase: Phase::Start,
         is_unused: false,
         receivers: 3,
+        probe: None,
     };
     let file = FileId::new(SessionId(1), 0);
     let mut packet = Message::Pace(pace).to_packet(file);

@@ -7,10 +7,13 @@ use rand::RngExt;
 use treecast_proto::tfmcc::Control;
 use treecast_sim::{
     network::{Loss, generator},
-    tfmcc::{Figures, Flow, Lie, Policer, Scenario, run},
+    tfmcc::{Figures, Flow, Forgery, Lie, Policer, Scenario, run as run_any},
 };
 
 const MODEL: Flow = Flow::Model { receivers: 3 };
+
+/// Liars are found out in this time.
+const FOUND_OUT: Duration = Duration::from_secs(3);
 
 /// A load that a link of the fairness claims carries.
 const SHARED_BPS: u64 = 50_000_000;
@@ -23,6 +26,21 @@ fn seeds(few: u64) -> std::ops::Range<u64> {
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
+}
+
+/// Runs a scenario. No honest receiver is even half taken for a liar, whatever else goes on.
+fn run(plan: &Scenario) -> Vec<Figures> {
+    let flows = run_any(plan);
+    for (index, flow) in flows.iter().enumerate() {
+        let honest = flow.doubts.range(plan.faults.lies.len()..);
+        let struck: Vec<_> = honest.filter(|(_, doubt)| **doubt >= 0.5).collect();
+        assert!(
+            struck.is_empty(),
+            "honest receivers of flow {index} are doubted, seed {}: {struck:?}",
+            plan.seed
+        );
+    }
+    flows
 }
 
 /// A queue of so many bandwidth-delay products, and of some packets at least.
@@ -228,24 +246,36 @@ fn a_receiver_that_lies_wildly_is_of_little_consequence() {
     for seed in seeds(3).chain([5]) {
         let mut plan = alone(seed, SHARED_BPS, ROUND_TRIP, 1.0);
         plan.flows = vec![(Flow::Auto { receivers: 4 }, seconds(0)), (Flow::Cubic, seconds(1))];
+        (plan.faults.lies, plan.faults.mute) = (vec![Lie::Wild], 1);
         plan.length = seconds(20);
         let flows = run(&plan);
         let share = used(&flows[1], SHARED_BPS, seconds(4), seconds(20));
         assert!(share > 0.2, "seed {seed}: {share}");
+        assert!(flows[0].lost(seconds(4), seconds(20)) < 0.1, "seed {seed}");
     }
+}
+
+/// Receivers behind a link that a sender and a TCP connection share, of which the first ones lie.
+fn liars_beside_tcp(seed: u64, receivers: usize, lies: &[Lie], mute: usize, length: Duration) -> Scenario {
+    let mut plan = alone(seed, SHARED_BPS, ROUND_TRIP, 1.0);
+    plan.flows = vec![(Flow::Model { receivers }, seconds(0)), (Flow::Cubic, seconds(1))];
+    (plan.faults.lies, plan.faults.mute, plan.length) = (lies.to_vec(), mute, length);
+    plan
 }
 
 /// What a TCP connection and a sender get of a link, on average over some seeds. The sender has receivers behind it, of which the first
 /// ones lie.
 fn beside_tcp(receivers: usize, lies: &[Lie], mute: usize, length: Duration) -> [f64; 2] {
+    shares_beside_tcp(FOUND_OUT, |seed| liars_beside_tcp(seed, receivers, lies, mute, length))
+}
+
+/// What TCP and a sender get from a time on.
+fn shares_beside_tcp(from: Duration, plan: impl Fn(u64) -> Scenario) -> [f64; 2] {
     let seeds = seeds(4);
     let (count, mut sums) = (seeds.end as f64, [0.0; 2]);
-    for seed in seeds {
-        let mut plan = alone(seed, SHARED_BPS, ROUND_TRIP, 1.0);
-        plan.flows = vec![(Flow::Model { receivers }, seconds(0)), (Flow::Cubic, seconds(1))];
-        (plan.faults.lies, plan.faults.mute, plan.length) = (lies.to_vec(), mute, length);
+    for plan in seeds.map(plan) {
         for (sum, flow) in sums.iter_mut().rev().zip(run(&plan)) {
-            *sum += used(&flow, SHARED_BPS, seconds(3), plan.length) / count;
+            *sum += used(&flow, SHARED_BPS, from, plan.length) / count;
         }
     }
     sums
@@ -283,6 +313,105 @@ fn who_lies_alone_and_asks_for_what_it_lacks_is_found_out() {
     for lie in [Lie::HasAll, Lie::HasMoreThanSent, Lie::Jumps, Lie::HasAllLate(seconds(3))] {
         let share = beside_tcp(1, &[lie], 0, seconds(60))[0] / without;
         assert!(share > 0.9, "{share:.2} of {without:.2} with {lie:?}");
+    }
+}
+
+/// No other receiver is there, and the liar never asks for what it lacks. Whatever it shows of probes, TCP has from the fourth second on what
+/// it has without it, and the sender does not flood the link.
+#[test]
+fn a_silent_liar_that_is_alone_takes_nothing_from_tcp() {
+    let lies = [
+        Lie::HasAll,
+        Lie::HasAllAndBearsLittle,
+        Lie::HasMoreThanSent,
+        Lie::Factor(10.0),
+        Lie::Jumps,
+        Lie::Silences,
+        Lie::Alternates(Duration::from_millis(300)),
+        Lie::Wild,
+    ];
+    assert_harmless(FOUND_OUT, &lies, &[Forgery::None]);
+    assert_harmless(FOUND_OUT, &[Lie::HasAll], &[Forgery::Guess, Forgery::Nothing, Forgery::Old]);
+}
+
+/// What reports say is some seconds late, so it takes longer until they are found to be false.
+#[test]
+fn nor_does_one_whose_reports_are_late() {
+    let late = |millis| Lie::HasAllLate(Duration::from_millis(millis));
+    assert_harmless(seconds(10), &[late(500), Lie::Alternates(seconds(3))], &[Forgery::None]);
+    // The sender tries more each three seconds only: it fills the link after eleven, and knows better four round trips later.
+    assert_harmless(seconds(30), &[late(3_000)], &[Forgery::None]);
+}
+
+/// TCP has at least 0.9 of what it has without a liar, from a time on, beside each of these which is alone and never asks for anything.
+#[track_caller]
+fn assert_harmless(from: Duration, lies: &[Lie], forgeries: &[Forgery]) {
+    let length = from + seconds(30);
+    let without = shares_beside_tcp(from, |seed| liars_beside_tcp(seed, 1, &[], 0, length))[0];
+    for (lie, forgery) in lies.iter().flat_map(|lie| forgeries.iter().map(move |forgery| (*lie, *forgery))) {
+        let plan = |seed| {
+            let mut plan = liars_beside_tcp(seed, 1, &[lie], 1, length);
+            plan.faults.forgery = forgery;
+            plan
+        };
+        let share = shares_beside_tcp(from, plan)[0] / without;
+        assert!(share > 0.9, "{share:.2} of {without:.2} with {lie:?} and {forgery:?}");
+    }
+}
+
+/// Two that lie are no better than one, whichever of them is followed.
+#[test]
+fn nor_do_two_silent_liars() {
+    let without = shares_beside_tcp(seconds(5), |seed| liars_beside_tcp(seed, 2, &[], 0, seconds(40)))[0];
+    for lies in
+        [[Lie::HasAll; 2], [Lie::HasAllAndBearsLittle, Lie::Silences], [Lie::HasMoreThanSent, Lie::Jumps]]
+    {
+        let share = shares_beside_tcp(seconds(5), |seed| liars_beside_tcp(seed, 2, &lies, 2, seconds(40)))[0]
+            / without;
+        assert!(share > 0.9, "{share:.2} of {without:.2} with {lies:?}");
+    }
+}
+
+/// Links of 2 to 10 Mbit/s have 1 to 8 probes a second.
+#[test]
+fn a_silent_liar_behind_a_slow_link_is_found_out_later() {
+    for (rate_bps, from) in [(10_000_000, seconds(5)), (2_000_000, seconds(20))] {
+        let plan = |seed, lies: &[Lie]| Scenario {
+            rates_bps: vec![(Duration::ZERO, rate_bps)],
+            queue_bytes: queue_bytes(rate_bps, ROUND_TRIP, 1.0).max(20_000),
+            ..liars_beside_tcp(seed, 1, lies, 1, seconds(60))
+        };
+        let [tcp, _] = shares_beside_tcp(from, |seed| plan(seed, &[]));
+        let [with, _] = shares_beside_tcp(from, |seed| plan(seed, &[Lie::HasAll]));
+        assert!(with > 0.9 * tcp, "{with:.2} of {tcp:.2} at {rate_bps}");
+    }
+}
+
+/// A queue of three seconds holds what is reported back for as long.
+#[test]
+fn honest_receivers_behind_a_long_queue_are_believed() {
+    for (seed, rate_bps) in
+        seeds(3).flat_map(|seed| [2_000_000, 10_000_000, 50_000_000].map(|rate| (seed, rate)))
+    {
+        let mut plan = alone(seed, rate_bps, ROUND_TRIP, 1.0);
+        plan.queue_bytes = rate_bps / 8 * 3;
+        plan.flows = vec![(MODEL, seconds(0)), (Flow::Cubic, seconds(1)), (Flow::Cubic, seconds(10))];
+        plan.length = seconds(40);
+        run(&plan);
+        plan.flows = vec![(MODEL, seconds(0)), (Flow::Bbr, seconds(1))];
+        run(&plan);
+    }
+}
+
+/// Each receiver loses up to a tenth of what is sent for itself, beside losses that come in bursts for all of them.
+#[test]
+fn honest_receivers_that_lose_much_are_believed() {
+    for (seed, own_loss) in seeds(2).flat_map(|seed| [0.02, 0.1].map(|loss| (seed, loss))) {
+        let mut plan = alone(seed, SHARED_BPS, ROUND_TRIP, 1.0);
+        plan.faults.own_loss = own_loss;
+        plan.faults.loss = Loss::Bursts { enter: 0.002, leave: 0.05, lost: 1.0, outside: 0.0 };
+        plan.length = seconds(30);
+        run(&plan);
     }
 }
 

@@ -153,6 +153,11 @@ impl<'a> Reader<'a> {
         Ok(u64::from_be_bytes(self.array(field)?))
     }
 
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// What is left, to the end.
     pub fn rest(self) -> &'a [u8] {
         self.bytes

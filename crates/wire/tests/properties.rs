@@ -14,7 +14,7 @@ use treecast_wire::{
         MAX_FILE_NAME_LEN, MAX_LACKS, MAX_LOCAL_CHILDREN, MAX_LOCAL_MEMBERS, MAX_LOCAL_OBJECTS,
         MAX_LOCAL_REQUESTED, MAX_LOCAL_ROSTER, MAX_OBJECTS, MAX_PAGES, MAX_PROOF, MAX_REASON_LEN,
         MAX_ZEROS_LEN, MEMBER_LEN, MODE_BITS, Member, Message, ModificationTime, Move, ObjectKind,
-        PAGE_CHUNKS, Pace, PaceReport, Phase, Place, Progress, PutOut, PutOutCode, Reason,
+        PAGE_CHUNKS, Pace, PaceReport, Phase, Place, Probe, ProbeProof, Progress, PutOut, PutOutCode, Reason,
         RetransmissionRequest, Role, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
         Zeros,
     },
@@ -180,6 +180,7 @@ fn payload_len(message: &Message) -> usize {
             };
             signature.len() + 4 + word
         }
+        Message::Pace(Pace { probe: None, .. }) => Pace::LEN_WITHOUT_PROBE,
         Message::Pace(_) => Pace::LEN,
         Message::PaceReport(_) => PaceReport::LEN,
         Message::SymbolRequest(request) => 8 + request.lacks().len() * 12,
@@ -339,8 +340,9 @@ fn message() -> impl Strategy<Value = Message> {
 
 fn pace() -> impl Strategy<Value = Pace> {
     let phase = prop::sample::select(Phase::ALL.to_vec());
-    let numbers = (any::<[u64; 4]>(), any::<[u32; 6]>(), any::<[bool; 2]>(), phase);
-    numbers.prop_map(|(times, counts, [is_slow_start, is_unused], phase)| {
+    let probe = prop::option::of((1_u32.., any::<u64>()).prop_map(|(number, nonce)| Probe { number, nonce }));
+    let numbers = (any::<[u64; 4]>(), any::<[u32; 6]>(), any::<[bool; 2]>(), phase, probe);
+    numbers.prop_map(|(times, counts, [is_slow_start, is_unused], phase, probe)| {
         let [timestamp_us, rate_bps, suppression_bps, echo_us] = times;
         let [round, longest_round_trip_us, packet_bytes, limited_by, echo_for, receivers] = counts;
         Pace {
@@ -357,15 +359,16 @@ fn pace() -> impl Strategy<Value = Pace> {
             phase,
             is_unused,
             receivers,
+            probe,
         }
     })
 }
 
 fn pace_report() -> impl Strategy<Value = PaceReport> {
-    let numbers = (any::<[u64; 4]>(), any::<[u32; 6]>(), any::<bool>());
+    let numbers = (any::<[u64; 6]>(), any::<[u32; 7]>(), any::<bool>());
     numbers.prop_map(|(times, counts, is_limited)| {
-        let [timestamp_us, echo_us, rate_bps, received_bps] = times;
-        let [round, round_trip_us, loss_ppb, queue_us, lost_ppm, marked_ppm] = counts;
+        let [timestamp_us, echo_us, rate_bps, received_bps, came, sum] = times;
+        let [round, round_trip_us, loss_ppb, queue_us, lost_ppm, marked_ppm, last] = counts;
         PaceReport {
             timestamp_us,
             echo_us,
@@ -378,6 +381,7 @@ fn pace_report() -> impl Strategy<Value = PaceReport> {
             queue_us,
             lost_ppm,
             marked_ppm,
+            proof: ProbeProof { last, came, sum },
         }
     })
 }

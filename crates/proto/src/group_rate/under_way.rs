@@ -10,20 +10,35 @@ const GRAIN: Duration = Duration::from_micros(250);
 /// The most moments that are remembered: a quarter of a second, at least.
 const MOST_MARKS: usize = 1024;
 
+/// The grain with which the longest round trip that is believed, of 5 s, is remembered.
+const COARSE_GRAIN: Duration = Duration::from_millis(5);
+
 /// Bytes that have left, and bytes that a report has answered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct UnderWay {
+    grain: Duration,
     sent: u64,
     answered: u64,
     /// Moments, and what had been sent by then.
     marks: VecDeque<(Instant, u64)>,
 }
 
+impl Default for UnderWay {
+    fn default() -> Self {
+        Self { grain: GRAIN, sent: 0, answered: 0, marks: VecDeque::new() }
+    }
+}
+
 impl UnderWay {
+    /// Remembers round trips of seconds, with less precision.
+    pub fn of_long_round_trips() -> Self {
+        Self { grain: COARSE_GRAIN, ..Self::default() }
+    }
+
     pub fn sent(&mut self, now: Instant, bytes: u64) {
         self.sent = self.sent.saturating_add(bytes);
         match self.marks.back_mut() {
-            Some((at, sent)) if now - *at < GRAIN => *sent = self.sent,
+            Some((at, sent)) if now - *at < self.grain => *sent = self.sent,
             _ => self.marks.push_back((now, self.sent)),
         }
         if self.marks.len() > MOST_MARKS {

@@ -29,14 +29,16 @@
 pub(crate) mod equation;
 pub(crate) mod feedback;
 mod loss_history;
+mod probes;
 mod receive_rate;
 mod receiver;
 mod round_trip;
 mod sender;
 
+pub use probes::ProbeKey;
 pub use receiver::{Receiver, ReceiverInput, ReceiverWait};
 pub use sender::{Cause, Control, Limit, Sender, SenderConfig, SenderInput, SenderWait};
-pub use treecast_wire::message::{Pace, PaceReport, Phase};
+pub use treecast_wire::message::{Pace, PaceReport, Phase, Probe, ProbeProof};
 
 use crate::Instant;
 pub use crate::arrived::Arrived;

@@ -6,7 +6,7 @@ use std::{convert::Infallible, time::Duration};
 use treecast_wire::message::{Pace, PaceReport, Phase};
 
 use super::{
-    Arrived, equation, feedback, loss_history::LossHistory, micros, receive_rate::ReceiveRate,
+    Arrived, equation, feedback, loss_history::LossHistory, micros, probes::Came, receive_rate::ReceiveRate,
     round_trip::RoundTrip,
 };
 use crate::{
@@ -107,6 +107,7 @@ pub struct Receiver {
     has_news: bool,
     /// A loss event has begun since the last report.
     is_lossy: bool,
+    came: Came,
 }
 
 /// # What happens
@@ -119,7 +120,8 @@ impl Receiver {
 
     pub fn handle(&mut self, now: Instant, input: ReceiverInput) {
         match input {
-            ReceiverInput::Named(number) => self.number = Some(number),
+            // Who names it may be another sender than before, which has another secret.
+            ReceiverInput::Named(number) => (self.number, self.came) = (Some(number), Came::default()),
             ReceiverInput::Packets(packets) => self.packets(now, packets),
             ReceiverInput::Pace { pace, number, at } => self.pace(now, pace, number, at.min(now)),
             ReceiverInput::OwnDrops { total } => self.path.own_drops(total),
@@ -159,6 +161,10 @@ impl Receiver {
     }
 
     fn pace(&mut self, now: Instant, pace: Pace, number: u32, at: Instant) {
+        // A probe is a packet like any other. It tells nothing else.
+        if let Some(probe) = pace.probe {
+            return self.came.take(probe);
+        }
         let is_new_round = self.pace.is_none_or(|(last, _)| last.round != pace.round);
         self.pace = Some((pace, at));
         self.has_news = true;
@@ -291,6 +297,7 @@ impl Receiver {
             queue_us: found.queue.as_micros() as u32,
             lost_ppm: ppm(found.lost),
             marked_ppm: ppm(found.marked),
+            proof: self.came.proof(),
         })
     }
 }
@@ -374,7 +381,10 @@ fn longest(pace: &Pace) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::at;
+    use crate::{
+        tfmcc::{Probe, ProbeProof},
+        time::at,
+    };
 
     const ME: u32 = 7;
 
@@ -393,6 +403,7 @@ mod tests {
             phase: Phase::Tfmcc,
             is_unused: false,
             receivers: 3,
+            probe: None,
         }
     }
 
@@ -513,6 +524,21 @@ mod tests {
     }
 
     #[test]
+    fn a_probe_is_proved_until_another_sender_names_the_receiver() {
+        let mut receiver = receiver();
+        receiver.handle(at(0), heard(pace(0, 1, ME), at(0)));
+        let probe = |number| Pace { probe: Some(Probe { number, nonce: 5 }), ..pace(0, 1, ME) };
+        receiver.handle(at(1), heard(probe(3), at(1)));
+        receiver.handle(at(1), heard(probe(4), at(1)));
+        assert_eq!(receiver.came.proof(), ProbeProof { last: 4, came: 0b11, sum: 10 });
+        receiver.handle(at(2), ReceiverInput::Named(ME));
+        assert_eq!(receiver.came.proof(), ProbeProof::default());
+        receiver.handle(at(3), heard(probe(4), at(3)));
+        receiver.handle(at(3), ReceiverInput::Moved);
+        assert_eq!(receiver.came.proof(), ProbeProof::default());
+    }
+
+    #[test]
     fn no_pace_gives_no_report_and_nonsense_no_panic() {
         let mut receiver = receiver();
         let arrived = Arrived { first: u32::MAX, count: u32::MAX, marked: true };
@@ -533,6 +559,7 @@ mod tests {
                 phase: Phase::Cruise,
                 is_unused: false,
                 receivers: number as u32,
+                probe: None,
             };
             receiver.handle(at(5), heard(pace, at(5)));
             receiver.handle(at(6), ReceiverInput::Packets(arrived));

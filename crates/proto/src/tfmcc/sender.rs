@@ -18,7 +18,10 @@ use self::{
     rate::Finding,
     trust::{Trust, Verdict},
 };
-use super::{feedback, micros};
+use super::{
+    feedback, micros,
+    probes::{ProbeKey, Probes, Testimony},
+};
 use crate::{Instant, Step, group_rate::GroupView};
 
 /// The group is told so many times a round trip, ...
@@ -64,6 +67,8 @@ pub struct SenderConfig {
     pub packet_bytes: u32,
     /// The floor of the rate. The sender does not follow receivers whose paths cannot take this much.
     pub floor_bps: Option<u64>,
+    /// A secret that no receiver knows, of this group alone.
+    pub probe_key: ProbeKey,
 }
 
 /// Something that has happened at the sender. Receivers are named by the numbers that Welcome has told them.
@@ -171,6 +176,7 @@ pub struct Sender {
     /// All receivers are to say what limits them.
     asks_all: bool,
     trust: Trust,
+    probes: Probes,
 }
 
 /// # What happens
@@ -191,6 +197,7 @@ impl Sender {
             silent_since: None,
             asks_all: false,
             trust: Trust::default(),
+            probes: Probes::new(config.probe_key, config.packet_bytes),
         }
     }
 
@@ -224,7 +231,9 @@ impl Sender {
             }
             SenderInput::Report { from, report } => {
                 let is_modelled = self.config.control == Control::Model;
-                if let Some(finding) = self.group.report(now, from, &report, is_modelled) {
+                if let Some(finding) = self.group.report(now, from, &report, is_modelled)
+                    && !(is_modelled && self.is_lie(now, from, &report, &finding))
+                {
                     self.report(now, from, &report, finding);
                     self.judge(now);
                 }
@@ -244,6 +253,7 @@ impl Sender {
             self.sent_to_group(now);
         }
         self.trust.sent(now, group_bytes);
+        self.probes.sent(now, group_bytes);
         self.rate.sent(now, group_bytes, repair_bytes);
     }
 
@@ -261,6 +271,33 @@ impl Sender {
             self.unheard_since = now;
         }
         (self.sent, self.has_sent) = (Some(now), true);
+    }
+
+    /// Holds a report against the probes that its receiver has got. Returns whether the receiver has lied. Then it is followed no more.
+    fn is_lie(&mut self, now: Instant, from: u32, report: &PaceReport, finding: &Finding) -> bool {
+        let is_limiting = self.group.limiting() == Some(from);
+        let testimony = Testimony {
+            proof: &report.proof,
+            claim: finding.sample.lost,
+            round_trip: finding.round_trip,
+            shortest: finding.sample.shortest,
+            is_followed: is_limiting || self.wants_less(finding),
+        };
+        let is_lie = self.group.is_lie(now, from, &self.probes, &testimony);
+        if is_lie && is_limiting {
+            self.leave_liar(now);
+        }
+        is_lie
+    }
+
+    /// Follows another receiver than one that has lied. If nobody is left to be believed, nothing is known of the path.
+    fn leave_liar(&mut self, now: Instant) {
+        self.follow_next(now);
+        if self.group.limiting().is_none() {
+            self.rate.fall_to_least();
+            self.rate.start_anew(now);
+            self.silent_since.get_or_insert(now);
+        }
     }
 
     /// RFC 4654, 3.3. The rate falls to what any receiver wants, and rises only with the one that is followed.
@@ -316,7 +353,7 @@ impl Sender {
         }
         let is_believed_no_more = credence.strike(now);
         match verdict {
-            Verdict::Contradicts if is_believed_no_more => self.follow_next(now),
+            Verdict::Contradicts if is_believed_no_more => self.leave_liar(now),
             Verdict::Questions(other) if !is_believed_no_more => {
                 self.group.follow(other);
                 (self.unheard_since, self.is_unanswered) = (now, false);
@@ -420,21 +457,38 @@ impl Sender {
         }
         (self.told, self.has_sent) = (Some(now), false);
         let (echo_for, echo_us) = self.group.take_echo(now).unwrap_or((0, 0));
+        Pace { echo_for, echo_us, ..self.plain_pace(now) }
+    }
+
+    /// A message to the group that echoes no report.
+    fn plain_pace(&self, now: Instant) -> Pace {
         Pace {
             timestamp_us: micros(now),
             rate_bps: self.rate_bps(),
             suppression_bps: self.suppression_bps,
-            echo_us,
+            echo_us: 0,
             round: self.round,
             longest_round_trip_us: self.group.longest().as_micros() as u32,
             packet_bytes: self.config.packet_bytes,
             is_slow_start: self.rate.is_start() || self.asks_all,
             limited_by: self.group.limiting().unwrap_or(0),
-            echo_for,
+            echo_for: 0,
             phase: self.rate.phase(),
             is_unused: self.rate.is_unused(),
             receivers: self.group.len() as u32,
+            probe: None,
         }
+    }
+
+    /// Returns how many full packets may leave for the group before a probe is to take the place of the next one. `None`: none is near.
+    pub fn packets_before_probe(&self, now: Instant) -> Option<u64> {
+        let is_probing = self.config.control == Control::Model && self.group.len() > 0;
+        self.probes.packets_before(now).filter(|_| is_probing)
+    }
+
+    /// Returns the probe that leaves now in place of a full packet, and is padded to the length of one.
+    pub fn take_probe(&mut self, now: Instant) -> Pace {
+        Pace { probe: Some(self.probes.take(now)), ..self.plain_pace(now) }
     }
 }
 
@@ -448,6 +502,11 @@ impl Sender {
     /// Whether there are receivers, and none of them has reported for a while on what was sent: nobody hears the group.
     pub fn is_unheard(&self, now: Instant) -> bool {
         self.group.len() > 0 && self.silent_since.is_some_and(|since| since + UNHEARD <= now)
+    }
+
+    /// Returns how far a receiver is doubted: 0 not at all, 1 if it is not believed.
+    pub fn doubt(&self, now: Instant, receiver: u32) -> f64 {
+        self.group.doubt(now, receiver)
     }
 
     pub fn limit(&self) -> Limit {

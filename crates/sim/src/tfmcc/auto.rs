@@ -6,10 +6,13 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
-    tfmcc::{Arrived, Control, Pace, PaceReport, Receiver, ReceiverInput, Sender, SenderConfig, SenderInput},
+    tfmcc::{
+        Arrived, Control, Pace, PaceReport, ProbeKey, Receiver, ReceiverInput, Sender, SenderConfig,
+        SenderInput,
+    },
 };
 
-use super::{Faults, Lie, PACKET_BYTES, clock::Clock, link::Losses};
+use super::{Faults, PACKET_BYTES, clock::Clock, lie::Teller, link::Losses};
 use crate::network::Loss;
 
 /// The length of a run: the pacer of the driver sends this much time's worth of packets at once.
@@ -24,12 +27,15 @@ const MOST_ASKING: usize = 20;
 /// Length of a Pace with all its headers, in bytes.
 pub const PACE_BYTES: u64 = 148;
 
+/// Whatever the secret is, receivers do not know it.
+pub const PROBE_KEY: ProbeKey = ProbeKey([3; 32]);
+
 #[derive(Debug)]
 pub struct Auto {
     pub sender: Sender,
     pub receivers: Vec<Receiver>,
     /// The extra delay of each receiver's way back.
-    pub detours: Vec<Duration>,
+    detours: Vec<Duration>,
     next_number: u32,
     /// The number of reports in each feedback round from receivers that do not limit the rate.
     reports: BTreeMap<u32, u32>,
@@ -38,12 +44,14 @@ pub struct Auto {
     /// Losses of each receiver for itself.
     losses: Vec<Losses>,
     /// What the first receivers say.
-    lies: Vec<Lie>,
+    tellers: Vec<Teller>,
     /// The rate that the sender has told last.
     told_bps: u64,
     /// What receivers have yet to ask for, as far as it is modelled who asks.
     gaps: Vec<Gap>,
     pub all_reports: u64,
+    /// How far the sender has doubted each receiver at most.
+    pub doubts: BTreeMap<usize, f64>,
 }
 
 /// Packets that one receiver lacks.
@@ -88,7 +96,8 @@ pub struct Plan<'a> {
 impl Auto {
     pub fn new(plan: &Plan<'_>, mut random: ChaCha8Rng) -> Self {
         let Plan { control, receivers, floor_bps, round_trip, faults } = *plan;
-        let mut sender = Sender::new(SenderConfig { control, packet_bytes: PACKET_BYTES, floor_bps });
+        let config = SenderConfig { control, packet_bytes: PACKET_BYTES, floor_bps, probe_key: PROBE_KEY };
+        let mut sender = Sender::new(config);
         let most_detour = (round_trip / 10).min(Duration::from_millis(4)).as_micros().max(1) as u64;
         let detours: Vec<_> =
             (0..receivers).map(|_| Duration::from_micros(random.random_range(0..most_detour))).collect();
@@ -111,10 +120,11 @@ impl Auto {
             random,
             clock: Clock::new(faults),
             losses: if faults.own_loss > 0.0 { losses } else { Vec::new() },
-            lies: faults.lies.clone(),
+            tellers: faults.lies.iter().map(|lie| Teller::new(*lie, faults.forgery)).collect(),
             told_bps: 0,
             gaps: (0..receivers.min(MOST_ASKING)).map(|one| Gap::of(one < faults.mute)).collect(),
             all_reports: 0,
+            doubts: BTreeMap::new(),
         }
     }
 
@@ -158,11 +168,29 @@ impl Auto {
     }
 
     /// A message has arrived at `at`, and hosts handle it now.
-    pub fn paced(&mut self, now: Instant, pace: Pace, number: u32, at: Instant) {
+    pub fn paced(&mut self, now: Instant, pace: Pace, packet: Arrived, at: Instant) {
+        if pace.probe.is_some() {
+            return self.probed(now, pace, packet, at);
+        }
+        self.arrived(now, packet);
         let (now, at) = (self.clock.shows(now), self.clock.shows(at));
         self.told_bps = pace.rate_bps;
         for receiver in &mut self.receivers {
-            receiver.handle(now, ReceiverInput::Pace { pace, number, at });
+            receiver.handle(now, ReceiverInput::Pace { pace, number: packet.first, at });
+        }
+    }
+
+    /// A probe gets lost as other packets do.
+    fn probed(&mut self, now: Instant, pace: Pace, packet: Arrived, at: Instant) {
+        let (now, at) = (self.clock.shows(now), self.clock.shows(at));
+        for (index, receiver) in self.receivers.iter_mut().enumerate() {
+            let losses = self.losses.get_mut(index);
+            if losses.is_some_and(|losses| losses.loses(&mut self.random)) {
+                continue;
+            }
+            self.gaps.get_mut(index).into_iter().for_each(|gap| gap.arrived(packet));
+            receiver.handle(now, ReceiverInput::Packets(packet));
+            receiver.handle(now, ReceiverInput::Pace { pace, number: packet.first, at });
         }
     }
 
@@ -170,8 +198,9 @@ impl Auto {
     pub fn poll_receiver(&mut self, now: Instant, receiver: usize) -> Step<PaceReport, (), ()> {
         match self.receivers[receiver].poll(self.clock.shows(now)) {
             Step::Transmit(report) => {
-                let told = self.lie(receiver).told(now, self.told_bps, report, &mut self.random);
-                Step::Transmit(told)
+                let teller = self.tellers.get_mut(receiver);
+                let told = |teller: &mut Teller| teller.told(now, self.told_bps, report, &mut self.random);
+                Step::Transmit(teller.map_or(report, told))
             }
             Step::Wait(deadline, _) => {
                 let at = |deadline| now + self.clock.until(now, deadline);
@@ -180,9 +209,10 @@ impl Auto {
         }
     }
 
-    /// What a receiver says.
-    pub fn lie(&self, receiver: usize) -> Lie {
-        self.lies.get(receiver).copied().unwrap_or_default()
+    /// The time by which a receiver's reports come later.
+    pub fn delay(&self, receiver: usize) -> Duration {
+        self.detours[receiver]
+            + self.tellers.get(receiver).map_or(Duration::ZERO, |teller| teller.lie.delay())
     }
 
     /// The receivers that find now that they lack something, and will ask for it.
@@ -201,12 +231,14 @@ impl Auto {
     }
 
     pub fn report(&mut self, now: Instant, from: usize, report: PaceReport) {
-        let from = from as u32 + 1;
+        let number = from as u32 + 1;
         self.all_reports += 1;
-        if self.sender.limit().receiver != Some(from) {
+        if self.sender.limit().receiver != Some(number) {
             *self.reports.entry(report.round).or_default() += 1;
         }
-        self.sender.handle(now, SenderInput::Report { from, report });
+        self.sender.handle(now, SenderInput::Report { from: number, report });
+        let most = self.doubts.entry(from).or_default();
+        *most = most.max(self.sender.doubt(now, number));
     }
 
     pub fn most_reports_a_round(&self) -> u32 {

@@ -174,7 +174,8 @@ impl Bbr {
                     self.state = State::Cycle((place + 1) % CYCLE.len(), now);
                 }
             }
-            State::Probe(until) if now >= until => {
+            // Without an answer, there is no round trip to go on with.
+            State::Probe(until) if now >= until && shortest < Duration::MAX => {
                 self.state = if self.full.1 >= 3 { State::Cycle(2, now) } else { State::Start };
                 self.shortest = Some((shortest, now));
             }
@@ -240,5 +241,24 @@ mod tests {
             free_at.saturating_duration_since(Instant::ZERO + Duration::from_secs(10))
                 < Duration::from_millis(50)
         );
+    }
+
+    /// Packets that are acknowledged after a timeout measure no round trip.
+    #[test]
+    fn it_probes_on_while_nothing_is_measured() {
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let mut bbr = Bbr::new(at(0));
+        let first = bbr.send(at(0)).unwrap();
+        bbr.acknowledged(at(40), first);
+        bbr.acknowledged(at(10_100), first);
+        assert!(matches!(bbr.state, State::Probe(_)), "{:?}", bbr.state);
+        bbr.time_out(at(10_200));
+        for millis in [10_400, 10_500, 10_600] {
+            bbr.acknowledged(at(millis), first);
+        }
+        assert!(matches!(bbr.state, State::Probe(_)), "{:?}", bbr.state);
+        let second = bbr.send(at(10_600)).unwrap();
+        bbr.acknowledged(at(10_650), second);
+        assert!(!matches!(bbr.state, State::Probe(_)), "{:?}", bbr.state);
     }
 }

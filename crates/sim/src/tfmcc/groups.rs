@@ -15,8 +15,9 @@ use treecast_proto::{
 };
 
 use super::{
-    Faults, Lie, PACKET_BYTES, SPAN,
-    auto::{PACE_BYTES, run_len},
+    Faults, Forgery, Lie, PACKET_BYTES, SPAN,
+    auto::{PACE_BYTES, PROBE_KEY, run_len},
+    lie::Teller,
     link::{Link, Losses},
 };
 use crate::{
@@ -66,6 +67,8 @@ pub struct Outcome {
     pub received_bytes: Vec<Vec<u64>>,
     /// Who moved to which group, and when.
     pub moves: Vec<(Duration, usize, u8)>,
+    /// How far the sender has doubted each host at most: 0 not at all, 1 not believed.
+    pub doubts: Vec<f64>,
 }
 
 impl Outcome {
@@ -93,6 +96,7 @@ enum Event {
 /// A host while it runs.
 struct Member {
     host: Host,
+    teller: Teller,
     machine: Receiver,
     link: Link,
     losses: Losses,
@@ -143,7 +147,12 @@ pub fn run(session: &Session) -> Outcome {
 impl<'a> World<'a> {
     fn new(session: &'a Session) -> Self {
         let mut random = generator(session.seed, 0);
-        let config = SenderConfig { control: Control::Model, packet_bytes: PACKET_BYTES, floor_bps: None };
+        let config = SenderConfig {
+            control: Control::Model,
+            packet_bytes: PACKET_BYTES,
+            floor_bps: None,
+            probe_key: PROBE_KEY,
+        };
         let group =
             |_| Group { machine: Sender::new(config), next_number: 0, wake: None, has_members: false };
         let link = |rate_bps: u64| {
@@ -154,6 +163,7 @@ impl<'a> World<'a> {
         };
         let members = session.hosts.iter().map(|host| Member {
             host: *host,
+            teller: Teller::new(host.lie, Forgery::None),
             machine: Receiver::new(random.random_range(0..u64::MAX)),
             link: link(host.rate_bps),
             losses: Losses::new(Loss::Uniform(host.loss)),
@@ -164,7 +174,11 @@ impl<'a> World<'a> {
         });
         let members: Vec<_> = members.collect();
         let spans = (session.length.as_nanos() / SPAN.as_nanos()) as usize + 1;
-        let outcome = Outcome { received_bytes: vec![vec![0; spans]; members.len()], moves: Vec::new() };
+        let outcome = Outcome {
+            received_bytes: vec![vec![0; spans]; members.len()],
+            moves: Vec::new(),
+            doubts: vec![0.0; members.len()],
+        };
         let mut world = Self {
             session,
             schedule: Schedule::default(),
@@ -204,11 +218,7 @@ impl<'a> World<'a> {
             }
             Event::Paced(host, group, pace, number) => {
                 if self.members[host].group == group {
-                    self.members[host].told_bps = pace.rate_bps;
-                    let machine = &mut self.members[host].machine;
-                    let packets = Arrived { first: number, count: 1, marked: false };
-                    machine.handle(now, ReceiverInput::Packets(packets));
-                    machine.handle(now, ReceiverInput::Pace { pace, number, at: now });
+                    self.paced(now, host, pace, number);
                     self.attend(now, host);
                 }
             }
@@ -253,6 +263,19 @@ impl<'a> World<'a> {
         }
     }
 
+    /// A message of the sender has come to a host. A probe is as long as other packets.
+    fn paced(&mut self, now: Instant, host: usize, pace: Pace, number: u32) {
+        let member = &mut self.members[host];
+        member.told_bps = pace.rate_bps;
+        let packets = Arrived { first: number, count: 1, marked: false };
+        member.machine.handle(now, ReceiverInput::Packets(packets));
+        member.machine.handle(now, ReceiverInput::Pace { pace, number, at: now });
+        if pace.probe.is_some() {
+            let span = (now.as_nanos() / SPAN.as_nanos() as u64) as usize;
+            self.outcome.received_bytes[host][span] += u64::from(PACKET_BYTES);
+        }
+    }
+
     fn send_run(&mut self, now: Instant, group: u8) {
         let there = &mut self.groups[usize::from(group)];
         there.has_members = self.known.contains(&group);
@@ -260,17 +283,47 @@ impl<'a> World<'a> {
             return;
         }
         let (count, next) = run_len(there.machine.rate_bps());
-        let packets = Arrived { first: there.next_number, count, marked: false };
-        there.next_number = there.next_number.wrapping_add(count);
-        let bytes = u64::from(count * PACKET_BYTES);
-        there.machine.handle(now, SenderInput::Sent { group_bytes: bytes, repair_bytes: 0 });
-        let left_at = (0..count).filter_map(|_| self.trunk.carry(now, PACKET_BYTES.into())).last();
-        if let Some(left_at) = left_at {
-            (0..self.members.len()).for_each(|host| self.carry(left_at, host, group, packets));
+        let before = there.machine.packets_before_probe(now).filter(|before| *before < count.into());
+        let before = before.map_or(count, |before| before as u32);
+        self.send_packets(now, group, before, before);
+        if before < count {
+            let pace = self.groups[usize::from(group)].machine.take_probe(now);
+            self.send_pace(now, group, pace);
+            self.send_packets(now, group, count - before - 1, count - before);
         }
         self.poll_sender(now, group);
         let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
         self.schedule.at(now + (next + jitter).saturating_sub(JITTER / 2), Event::Send(group));
+    }
+
+    /// Sends packets of a run at once. The sender is told of `noted` packets.
+    fn send_packets(&mut self, now: Instant, group: u8, count: u32, noted: u32) {
+        let there = &mut self.groups[usize::from(group)];
+        let group_bytes = u64::from(noted * PACKET_BYTES);
+        there.machine.handle(now, SenderInput::Sent { group_bytes, repair_bytes: 0 });
+        if count == 0 {
+            return;
+        }
+        let packets = Arrived { first: there.next_number, count, marked: false };
+        there.next_number = there.next_number.wrapping_add(count);
+        let left_at = (0..count).filter_map(|_| self.trunk.carry(now, PACKET_BYTES.into())).last();
+        if let Some(left_at) = left_at {
+            (0..self.members.len()).for_each(|host| self.carry(left_at, host, group, packets));
+        }
+    }
+
+    fn send_pace(&mut self, now: Instant, group: u8, pace: Pace) {
+        let there = &mut self.groups[usize::from(group)];
+        let number = there.next_number;
+        there.next_number = number.wrapping_add(1);
+        let bytes = if pace.probe.is_some() { PACKET_BYTES.into() } else { PACE_BYTES };
+        let Some(left_at) = self.trunk.carry(now, bytes) else { return };
+        for host in 0..self.members.len() {
+            if let Some(at) = self.pass(left_at, host, group, bytes) {
+                let at = at + self.session.round_trip / 2;
+                self.schedule.at(at, Event::Paced(host, group, pace, number));
+            }
+        }
     }
 
     /// Has packets go over a host's link, in the pieces that losses leave.
@@ -303,18 +356,7 @@ impl<'a> World<'a> {
     fn poll_sender(&mut self, now: Instant, group: u8) {
         loop {
             match self.groups[usize::from(group)].machine.poll(now) {
-                Step::Transmit(pace) => {
-                    let there = &mut self.groups[usize::from(group)];
-                    let number = there.next_number;
-                    there.next_number = number.wrapping_add(1);
-                    let Some(left_at) = self.trunk.carry(now, PACE_BYTES) else { continue };
-                    for host in 0..self.members.len() {
-                        if let Some(at) = self.pass(left_at, host, group, PACE_BYTES) {
-                            let at = at + self.session.round_trip / 2;
-                            self.schedule.at(at, Event::Paced(host, group, pace, number));
-                        }
-                    }
-                }
+                Step::Transmit(pace) => self.send_pace(now, group, pace),
                 Step::Wait(deadline, _) => {
                     let wake = &mut self.groups[usize::from(group)].wake;
                     if let Some(at) = deadline.filter(|at| Some(*at) != *wake) {
@@ -346,7 +388,7 @@ impl<'a> World<'a> {
             match member.machine.poll(now) {
                 Step::Transmit(report) => {
                     let lie = member.host.lie;
-                    let report = lie.told(now, member.told_bps, report, &mut self.random);
+                    let report = member.teller.told(now, member.told_bps, report, &mut self.random);
                     let event = Event::Report(host, member.group, report);
                     self.schedule.at(now + self.session.round_trip / 2 + lie.delay(), event);
                 }
@@ -371,6 +413,7 @@ impl World<'_> {
         let number = host as u32 + 1;
         let machine = &mut self.groups[usize::from(group)].machine;
         machine.handle(now, SenderInput::Report { from: number, report });
+        self.outcome.doubts[host] = self.outcome.doubts[host].max(machine.doubt(now, number));
         if let Some(bears_bps) = machine.borne_bps(number, &report) {
             self.placing.reported(now, number, bears_bps.map(|bps| bps as f64));
             if now >= self.next_look {

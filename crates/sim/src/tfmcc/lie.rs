@@ -6,8 +6,59 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant,
-    tfmcc::{Pace, PaceReport},
+    tfmcc::{Pace, PaceReport, ProbeProof},
 };
+
+/// What a receiver that lies shows of probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Forgery {
+    /// Those that have come.
+    #[default]
+    None,
+    /// All have come, with a sum that it guesses.
+    Guess,
+    /// None has come.
+    Nothing,
+    /// The first ones that have come, again and again.
+    Old,
+}
+
+/// A receiver, which may lie.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Teller {
+    pub lie: Lie,
+    pub forgery: Forgery,
+    /// The first proof of several probes.
+    old: Option<ProbeProof>,
+}
+
+impl Teller {
+    pub fn new(lie: Lie, forgery: Forgery) -> Self {
+        Self { lie, forgery, old: None }
+    }
+
+    /// Returns what is reported in place of a true report. `rate_bps` is the sender's rate.
+    pub fn told(
+        &mut self,
+        now: Instant,
+        rate_bps: u64,
+        report: PaceReport,
+        random: &mut ChaCha8Rng,
+    ) -> PaceReport {
+        if self.lie == Lie::Truth {
+            return report;
+        }
+        let told = self.lie.told(now, rate_bps, report, random);
+        let proof = match self.forgery {
+            Forgery::None => report.proof,
+            Forgery::Guess => ProbeProof { came: u64::MAX, sum: random.random(), ..report.proof },
+            Forgery::Nothing => ProbeProof::default(),
+            Forgery::Old if report.proof.came.count_ones() < 8 => report.proof,
+            Forgery::Old => *self.old.get_or_insert(report.proof),
+        };
+        PaceReport { proof, ..told }
+    }
+}
 
 /// What a receiver says of its path.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -40,13 +91,7 @@ pub enum Lie {
 
 impl Lie {
     /// Returns what is reported in place of a true report. `rate_bps` is the sender's rate.
-    pub fn told(
-        self,
-        now: Instant,
-        rate_bps: u64,
-        report: PaceReport,
-        random: &mut ChaCha8Rng,
-    ) -> PaceReport {
+    fn told(self, now: Instant, rate_bps: u64, report: PaceReport, random: &mut ChaCha8Rng) -> PaceReport {
         let has_all = |report: PaceReport| PaceReport {
             rate_bps: Pace::NO_RATE,
             received_bps: rate_bps,

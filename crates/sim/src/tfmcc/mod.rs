@@ -14,14 +14,14 @@ mod local;
 mod slow_start;
 mod world;
 
-use std::{ops::Range, time::Duration};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use treecast_proto::tfmcc::{Cause, Control};
 
 use crate::network::Loss;
 
 pub(crate) use cubic::Cubic;
-pub use lie::Lie;
+pub use lie::{Forgery, Lie};
 pub use world::run;
 
 /// Length of every full packet in bytes, with its IP header.
@@ -93,6 +93,8 @@ pub struct Faults {
     pub lies: Vec<Lie>,
     /// As many of them never ask for what they lack.
     pub mute: usize,
+    /// What liars show of probes.
+    pub forgery: Forgery,
 }
 
 impl Default for Faults {
@@ -110,6 +112,7 @@ impl Default for Faults {
             idle: Duration::ZERO,
             lies: Vec::new(),
             mute: 0,
+            forgery: Forgery::None,
         }
     }
 }
@@ -137,6 +140,8 @@ pub struct Figures {
     /// The lowest rate in bits a second while the sender had nothing for the group. `None` if there was no such
     /// time.
     pub alone_bps: Option<u64>,
+    /// How far the sender has doubted each receiver at most, once it has reported: 0 not at all, 1 not believed.
+    pub doubts: BTreeMap<usize, f64>,
 }
 
 pub const SPAN: Duration = Duration::from_millis(100);

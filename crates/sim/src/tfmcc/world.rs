@@ -124,6 +124,7 @@ impl<'a> World<'a> {
             if let Some(Node::Auto(auto)) = node {
                 figures.most_reports_a_round = auto.most_reports_a_round();
                 figures.reports = auto.all_reports;
+                figures.doubts.clone_from(&auto.doubts);
             }
         }
         self.figures
@@ -153,8 +154,7 @@ impl<'a> World<'a> {
                 self.schedule.at(handled, Event::Handled(flow, pace, packet, now));
             }
             Event::Handled(flow, pace, packet, at) => {
-                self.auto(flow).arrived(now, packet);
-                self.auto(flow).paced(now, pace, packet.first, at);
+                self.auto(flow).paced(now, pace, packet, at);
                 self.ask(now, flow);
                 self.poll_receivers(now, flow);
             }
@@ -313,9 +313,24 @@ impl<'a> World<'a> {
         self.figures[flow].alone_bps = Some(lowest.min(rate));
     }
 
-    /// Sends a run of packets at once, as a super-packet. The packets that are not lost arrive in the pieces
-    /// that the losses leave.
+    /// Sends a run of packets at once, as a super-packet. A probe may take the place of one.
     fn send_to_group(&mut self, now: Instant, flow: usize, packets: u32) {
+        let bytes = |packets: u32| u64::from(packets * PACKET_BYTES);
+        let before =
+            self.auto(flow).sender.packets_before_probe(now).filter(|before| *before < packets.into());
+        let before = before.map_or(packets, |before| before as u32);
+        self.send_pieces(now, flow, before);
+        self.auto(flow).sent(now, bytes(before), 0);
+        if before < packets {
+            let pace = self.auto(flow).sender.take_probe(now);
+            self.send_pace(now, flow, pace);
+            self.send_pieces(now, flow, packets - before - 1);
+            self.auto(flow).sent(now, bytes(packets - before), 0);
+        }
+    }
+
+    /// Sends packets at once. Those that are not lost arrive in the pieces that the losses leave.
+    fn send_pieces(&mut self, now: Instant, flow: usize, packets: u32) {
         let mut whole: Option<(Arrived, Instant)> = None;
         for _ in 0..packets {
             let first = self.auto(flow).take_number();
@@ -337,7 +352,19 @@ impl<'a> World<'a> {
             };
         }
         self.deliver(flow, whole);
-        self.auto(flow).sent(now, u64::from(packets * PACKET_BYTES), 0);
+    }
+
+    /// Sends a message to the group. A probe is as long as a full packet, and is marked as one.
+    fn send_pace(&mut self, now: Instant, flow: usize, pace: Pace) {
+        let first = self.auto(flow).take_number();
+        let is_probe = pace.probe.is_some();
+        let marked = is_probe && self.link.marks(now);
+        let bytes = if is_probe { PACKET_BYTES.into() } else { PACE_BYTES };
+        let left_at = self.carry(now, flow, bytes);
+        if let Some(left_at) = left_at.filter(|_| !self.losses.loses(&mut self.random)) {
+            let at = left_at + self.scenario.round_trip_of(flow) / 2;
+            self.schedule.at(at, Event::Paced(flow, pace, Arrived { first, count: 1, marked }));
+        }
     }
 
     fn deliver(&mut self, flow: usize, run: Option<(Arrived, Instant)>) {
@@ -350,15 +377,7 @@ impl<'a> World<'a> {
     fn poll_sender(&mut self, now: Instant, flow: usize) {
         loop {
             match self.auto(flow).sender.poll(now) {
-                Step::Transmit(pace) => {
-                    let first = self.auto(flow).take_number();
-                    let left_at = self.carry(now, flow, PACE_BYTES);
-                    if let Some(left_at) = left_at.filter(|_| !self.losses.loses(&mut self.random)) {
-                        let packet = Arrived { first, count: 1, marked: false };
-                        let at = left_at + self.scenario.round_trip_of(flow) / 2;
-                        self.schedule.at(at, Event::Paced(flow, pace, packet));
-                    }
-                }
+                Step::Transmit(pace) => self.send_pace(now, flow, pace),
                 Step::Wait(deadline, _) => {
                     if let Some(at) = deadline.filter(|at| Some(*at) != self.sender_wakes[flow]) {
                         self.sender_wakes[flow] = Some(at.max(now));
@@ -386,7 +405,7 @@ impl<'a> World<'a> {
             match self.auto(flow).poll_receiver(now, receiver) {
                 Step::Transmit(_) if self.link.is_cut() => {}
                 Step::Transmit(report) => {
-                    let later = self.auto(flow).detours[receiver] + self.auto(flow).lie(receiver).delay();
+                    let later = self.auto(flow).delay(receiver);
                     let at = now + self.scenario.round_trip_of(flow) / 2 + later;
                     self.schedule.at(at, Event::Report(flow, receiver, report));
                 }

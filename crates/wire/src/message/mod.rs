@@ -25,6 +25,7 @@ mod local_state;
 mod move_to;
 mod pace;
 mod pace_report;
+mod probe;
 mod progress;
 mod put_out;
 mod reason;
@@ -57,6 +58,7 @@ pub use local_state::{LocalFlags, LocalState, MAX_LOCAL_CHILDREN, MAX_LOCAL_ROST
 pub use move_to::Move;
 pub use pace::{Pace, Phase};
 pub use pace_report::PaceReport;
+pub use probe::{Probe, ProbeProof};
 pub use progress::Progress;
 pub use put_out::{PutOut, PutOutCode};
 pub use reason::{MAX_REASON_LEN, Reason};
@@ -75,7 +77,7 @@ use crate::{
 };
 
 /// The version of the session protocol that [`Hello`] and [`Welcome`] carry.
-pub const PROTOCOL_VERSION: u8 = 8;
+pub const PROTOCOL_VERSION: u8 = 9;
 
 /// Declares [`Message`], and what is the same for each type: `Type(Body)` has a body, a type alone has none. A message has the
 /// packet type of its name, [`Message::PutOut`] apart: a Goodbye with a body.

@@ -1,5 +1,8 @@
 //! Pace: a sender's message to its group about its rate. In RFC 4654, section 2.2.1, the data header carries
-//! it. Here it is a separate message, so that blocks do not need a longer header. The last three fields are not in the RFC.
+//! it. Here it is a separate message, so that blocks do not need a longer header. The fields from the phase on are not in the RFC.
+//!
+//! The last two fields are there in a probe only. Its datagram is as long as that of a whole block: zeros follow the message. Receivers take nothing but the probe
+//! from it.
 //!
 //! ```text
 //!  0           8      16            24     32      36             40       44       48        52      56
@@ -7,14 +10,16 @@
 //!  | timestamp | rate | suppression | echo | round | longest      | packet | flags  | limited | echo  |
 //!  |           |      | rate        |      |       | round trip   | length |        | by      | for   |
 //!  +-----------+------+-------------+------+-------+--------------+--------+--------+---------+-------+
-//!  56      60        64          68
-//!  +-------+---------+-----------+
-//!  | phase | unused  | receivers |
-//!  +-------+---------+-----------+
+//!  56      60        64          68       72      80
+//!  +-------+---------+-----------+--------+-------+
+//!  | phase | unused  | receivers | probe  | nonce |
+//!  |       |         |           | number |       |
+//!  +-------+---------+-----------+--------+-------+
 //! ```
 
 use std::fmt;
 
+use super::Probe;
 use crate::{
     ParseError,
     field::{Field, Reader, fixed_body},
@@ -53,6 +58,8 @@ fixed_body! {
         pub is_unused: bool = "unused",
         /// The number of receivers in the group.
         pub receivers: u32 = "receivers",
+        /// A probe, if this is one.
+        pub probe: Option<Probe> = "probe",
     }
 }
 
@@ -94,6 +101,9 @@ impl Field for Phase {
 impl Pace {
     /// The value that means that there is no rate yet.
     pub const NO_RATE: u64 = u64::MAX;
+
+    /// Length of the body in bytes, without a probe. [`Pace::LEN`] is that of a probe.
+    pub const LEN_WITHOUT_PROBE: usize = Self::LEN - <Option<Probe>>::LEN;
 }
 
 impl fmt::Display for Pace {
@@ -113,6 +123,9 @@ impl fmt::Display for Pace {
         }
         if self.echo_for != 0 {
             write!(f, " echo={} for={}", self.echo_us, self.echo_for)?;
+        }
+        if let Some(probe) = self.probe {
+            write!(f, " probe={} nonce={:#x}", probe.number, probe.nonce)?;
         }
         if self.is_slow_start { f.write_str(" slow-start") } else { Ok(()) }
     }

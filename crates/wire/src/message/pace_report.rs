@@ -7,15 +7,16 @@
 //!  | timestamp | echo | rate | received | round | round | loss  | flags |
 //!  |           |      |      | rate     |       | trip  |       |       |
 //!  +-----------+------+------+----------+-------+-------+-------+-------+
-//!  48      52     56       60
-//!  +-------+------+--------+
-//!  | queue | lost | marked |
-//!  +-------+------+--------+
+//!  48      52     56       60      64       72    80
+//!  +-------+------+--------+-------+--------+-----+
+//!  | queue | lost | marked | last  | probes | sum |
+//!  |       |      |        | probe |        |     |
+//!  +-------+------+--------+-------+--------+-----+
 //! ```
 
 use std::fmt;
 
-use super::Pace;
+use super::{Pace, ProbeProof};
 use crate::field::fixed_body;
 
 fixed_body! {
@@ -48,6 +49,8 @@ fixed_body! {
         pub lost_ppm: u32 = "lost",
         /// The share of packets in the last round trip that routers have marked (RFC 3168), in millionths.
         pub marked_ppm: u32 = "marked",
+        /// The probes that have come.
+        pub proof: ProbeProof = "last probe",
     }
 }
 
@@ -64,6 +67,7 @@ impl fmt::Display for PaceReport {
         if self.is_limited {
             f.write_str(" limited")?;
         }
-        write!(f, " queue={}us lost={}ppm marked={}ppm", self.queue_us, self.lost_ppm, self.marked_ppm)
+        write!(f, " queue={}us lost={}ppm marked={}ppm", self.queue_us, self.lost_ppm, self.marked_ppm)?;
+        if self.proof == ProbeProof::default() { Ok(()) } else { write!(f, " {}", self.proof) }
     }
 }

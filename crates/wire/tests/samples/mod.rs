@@ -12,9 +12,9 @@ use treecast_wire::{
     message::{
         Attributes, BeginOfFile, BeginOfFilePart, BlockHashes, ChunkHashes, ChunkHashesRequest,
         CommandResult, Contents, Digest, GroupKey, Heard, Hello, Lack, Lacking, Message, ModificationTime,
-        Move, ObjectKind, Pace, PaceReport, Phase, Place, Progress, PutOut, PutOutCode, Reason,
-        RetransmissionRequest, Role, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
-        Zeros,
+        Move, ObjectKind, Pace, PaceReport, Phase, Place, Probe, ProbeProof, Progress, PutOut, PutOutCode,
+        Reason, RetransmissionRequest, Role, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType,
+        Welcome, Zeros,
     },
     seal::KeyId,
     ticket::{Fanout, LocalMode, LocalTicket, Repair, Security, Ticket},
@@ -96,6 +96,7 @@ pub fn messages() -> Vec<Message> {
         Message::ChunkHashesRequest(ChunkHashesRequest::new(32..64).expect("few")),
         Message::ChunkHashes(ChunkHashes::new(35, vec![hash(), [1; 32]], vec![[2; 32]]).expect("few")),
         Message::Pace(pace()),
+        Message::Pace(Pace { probe: Some(Probe { number: 70, nonce: 0x0102_0304_0506_0708 }), ..pace() }),
         Message::PaceReport(pace_report()),
         Message::NotWanted,
         Message::SymbolRequest(symbols),
@@ -133,6 +134,7 @@ fn pace() -> Pace {
         phase: Phase::Cruise,
         is_unused: true,
         receivers: 7,
+        probe: None,
     }
 }
 
@@ -149,6 +151,7 @@ fn pace_report() -> PaceReport {
         queue_us: 900,
         lost_ppm: 10_000,
         marked_ppm: 20_000,
+        proof: ProbeProof { last: 70, came: 0b1101, sum: 0x0807_0605_0403_0201 },
     }
 }
 
@@ -235,6 +238,7 @@ fn message_sample(message: &Message) -> Sample {
         Message::Lacking(lacking) if lacking.ranges().all(|range| range.is_empty()) => {
             "session-Lacking-end".to_owned()
         }
+        Message::Pace(Pace { probe: Some(_), .. }) => "session-Pace-probe".to_owned(),
         Message::Digest(Digest { place: Some(_), .. }) => "session-Digest-of-many".to_owned(),
         Message::Signed(Signed { word: SignedWord::Blocks(_), .. }) => "session-Signed-blocks".to_owned(),
         Message::Signed(Signed { word: SignedWord::State(_), .. }) => "session-Signed-state".to_owned(),

@@ -83,7 +83,7 @@ impl Session<'_> {
         self.lanes.moved(now, receiver, (before, peer), &mut self.core);
         // Whoever comes to a group that nobody listens to begins as at the start.
         if self.peers.values().all(|peer| peer.group != before) {
-            self.lanes.restart(before, &self.plan);
+            self.lanes.restart(before);
         }
         let ways = self.lanes.ways.as_mut();
         if ways.is_some_and(|ways| ways.moved(now, receiver, (before, group))) {

@@ -93,18 +93,20 @@ impl Lanes {
     pub fn open(plan: &Plan, now: Instant) -> Result<Self, SendError> {
         let keys = plan.identity.as_ref().filter(|_| plan.options.repair.has_connections());
         let keys = keys.map(|_| GroupKeys::draw(now)).transpose()?;
-        let lane = |(group, rate_bps): (u8, Option<u64>)| Lane {
-            pacer: Pacer::new(if group == 0 { first_rate(plan) } else { rate_bps }, now),
-            run_bytes: config::packets_per_run(plan, rate_bps) as u64 * plan.packet_bytes(),
-            congestion: Congestion::new(plan),
-            numbers: plan.numbers(group),
+        let lane = |(group, rate_bps): (u8, Option<u64>)| -> io::Result<Lane> {
+            Ok(Lane {
+                pacer: Pacer::new(if group == 0 { first_rate(plan) } else { rate_bps }, now),
+                run_bytes: config::packets_per_run(plan, rate_bps) as u64 * plan.packet_bytes(),
+                congestion: Congestion::new(plan)?,
+                numbers: plan.numbers(group),
+            })
         };
         Ok(Self {
             group: GroupLane::open(plan, keys.as_ref().map(GroupKeys::used))?,
             keys,
             gather: Gather::new(plan.block_len),
             runs: 0,
-            lanes: (0..).zip(plan.rates()).map(lane).collect(),
+            lanes: (0..).zip(plan.rates()).map(lane).collect::<io::Result<_>>()?,
             placing: Placing::new(plan),
             repairs: RepairShare::new(plan.options.priority, plan.options.rate.is_auto()),
             copies_bps: copies_rate(plan),
@@ -144,8 +146,9 @@ impl Lanes {
 
     /// Until when a group has to wait for its rate. `None`: a run may leave now.
     pub fn paced_until(&mut self, now: Instant, group: u8) -> Option<Instant> {
+        let packet_bytes = self.sizes.packet_bytes;
         let lane = self.lane(group);
-        let delay = lane.pacer.delay(now, lane.run_bytes);
+        let delay = lane.pacer.delay(now, lane.next_run_bytes(packet_bytes));
         (!delay.is_zero()).then(|| now + delay)
     }
 

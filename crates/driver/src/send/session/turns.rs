@@ -76,6 +76,9 @@ impl Session<'_> {
                 continue;
             }
             self.lanes.take_late_run(now, &mut self.core);
+            if !self.lanes.is_unheard() && self.lanes.cut_run(now, 0, &mut self.core)? {
+                continue;
+            }
             // What a feed has is not taken to be sent to nobody.
             if self.objects.has_feed() && !self.peers.is_left_alone(now, &self.plan) {
                 self.objects.take_feed(now, &mut self.core);
@@ -119,6 +122,10 @@ impl Session<'_> {
             return Ok(Turn::Until(pace.into_iter().chain([until]).min()));
         }
         if self.kind.send_pending(now, group, &mut self.lanes, &mut self.core)? {
+            return Ok(Turn::Again);
+        }
+        self.lanes.take_run(group, &mut self.core);
+        if self.lanes.cut_run(now, group, &mut self.core)? {
             return Ok(Turn::Again);
         }
         match self.core.machine.poll(now, Lane::Slower(group)) {

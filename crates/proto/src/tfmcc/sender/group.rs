@@ -8,7 +8,14 @@ use std::{
 
 use treecast_wire::message::PaceReport;
 
-use super::{super::round_trip::LONGEST, rate::Finding, trust::Credence};
+use super::{
+    super::{
+        probes::{Claims, Probes, Testimony},
+        round_trip::LONGEST,
+    },
+    rate::Finding,
+    trust::Credence,
+};
 use crate::{
     Instant,
     group_rate::{Least, Sample},
@@ -54,6 +61,7 @@ struct Member {
     is_left_behind: bool,
     who: u64,
     credence: Credence,
+    claims: Claims,
 }
 
 impl Group {
@@ -149,6 +157,23 @@ impl Group {
     /// How far a receiver is believed. `None` if it is not there.
     pub fn credence(&mut self, receiver: u32) -> Option<&mut Credence> {
         self.receivers.get_mut(&receiver).map(|member| &mut member.credence)
+    }
+
+    /// Holds what a receiver has just reported against probes. Returns whether it has lied, and is not believed from now on.
+    pub fn is_lie(&mut self, now: Instant, from: u32, probes: &Probes, testimony: &Testimony<'_>) -> bool {
+        let Some(Member { credence, claims, .. }) = self.receivers.get_mut(&from) else { return false };
+        claims.hear(now, probes, testimony, &mut credence.doubt);
+        let is_lie = credence.doubt.most() >= 1.0;
+        if is_lie {
+            credence.disbelieve(now);
+        }
+        is_lie
+    }
+
+    /// How far a receiver is doubted: 0 not at all, 1 if it is not believed.
+    pub fn doubt(&self, now: Instant, receiver: u32) -> f64 {
+        let credence = self.receivers.get(&receiver).map(|member| member.credence);
+        credence.map_or(0.0, |credence| if credence.is_believed(now) { credence.doubt.most() } else { 1.0 })
     }
 
     /// Takes note that the receiver that the sender follows has not answered.

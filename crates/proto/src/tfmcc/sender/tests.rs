@@ -1,7 +1,11 @@
 use super::*;
-use crate::time::at;
+use crate::{tfmcc::ProbeProof, time::at};
 
 const ROUND_TRIP: Duration = Duration::from_millis(40);
+
+fn config(control: Control, floor_bps: Option<u64>) -> SenderConfig {
+    SenderConfig { control, packet_bytes: 1500, floor_bps, probe_key: ProbeKey([7; 32]) }
+}
 
 /// A sender and receivers of which each reports as it is told, whenever it is followed.
 struct Bench {
@@ -12,7 +16,7 @@ struct Bench {
 
 impl Bench {
     fn new(receivers: u32, floor_bps: Option<u64>) -> Self {
-        let mut sender = Sender::new(SenderConfig { control: Control::Tfmcc, packet_bytes: 1500, floor_bps });
+        let mut sender = Sender::new(config(Control::Tfmcc, floor_bps));
         for receiver in 1..=receivers {
             sender.handle(at(0), SenderInput::Joined { receiver, who: 0, round_trip: Some(ROUND_TRIP) });
         }
@@ -53,6 +57,7 @@ fn report(rate_bps: u64, received_bps: u64) -> PaceReport {
         queue_us: 0,
         lost_ppm: 0,
         marked_ppm: 0,
+        proof: ProbeProof::default(),
     }
 }
 
@@ -161,7 +166,7 @@ fn whatever_is_reported_the_rate_stays_within_bounds() {
 }
 
 fn the_rate_stays_within_bounds(control: Control) {
-    let mut sender = Sender::new(SenderConfig { control, packet_bytes: 1500, floor_bps: Some(100_000) });
+    let mut sender = Sender::new(config(control, Some(100_000)));
     sender.handle(at(0), SenderInput::Joined { receiver: 1, who: 1, round_trip: Some(Duration::MAX) });
     let extremes = [0, 1, u64::MAX - 1, u64::MAX];
     for (step, rate_bps) in (0..).zip(extremes.repeat(16)) {
@@ -181,6 +186,7 @@ fn the_rate_stays_within_bounds(control: Control) {
                     queue_us: u32::MAX,
                     lost_ppm: u32::MAX,
                     marked_ppm: u32::MAX,
+                    proof: ProbeProof { last: step as u32, came: rate_bps, sum: received_bps },
                 };
                 let from = (step % 2) as u32 + 1;
                 sender.handle(now, SenderInput::Report { from, report });

@@ -8,12 +8,14 @@
 //! - Another one does. It is followed next, so it must say what it bears. That is a strike, too.
 //!
 //! A receiver with two strikes is not believed for a minute, and for twice as long the next time. Its reports do not count then. If
-//! nobody else reports, nobody hears the group, and receivers get everything over their own connections.
+//! nobody else reports, nobody hears the group, and receivers get everything over their own connections. What a receiver claims is also
+//! held against probes (`../probes.rs`): who lies there is treated in the same way.
 //!
 //! An honest receiver whose own kernel drops this much is treated in the same way. Its connection is what it can keep up with.
 
 use std::{collections::BTreeMap, time::Duration};
 
+use super::super::probes::Doubt;
 use crate::{Instant, group_rate::UnderWay};
 
 /// The length of a window: no less than this, than so many round trips, and than so many packets. A round trip counts only up to the
@@ -33,6 +35,9 @@ const STRIKES: u32 = 2;
 const FIRST_REST: Duration = Duration::from_secs(60);
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
+/// A doubt that is remembered when its receiver leaves, so that it cannot get rid of it by coming again.
+const WORTH_KNOWING: f64 = 0.1;
+
 /// How well one receiver's word has held.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Credence {
@@ -40,6 +45,8 @@ pub struct Credence {
     /// Until when it is not believed, and for how long that was.
     until: Instant,
     rest: Duration,
+    /// How far its claims differ from what probes show.
+    pub doubt: Doubt,
 }
 
 impl Credence {
@@ -50,7 +57,7 @@ impl Credence {
 
     /// Whether anything must be remembered when it leaves.
     pub fn is_worth_it(&self) -> bool {
-        !self.rest.is_zero()
+        !self.rest.is_zero() || self.doubt.most() > WORTH_KNOWING
     }
 
     /// Its word has not held. Returns whether it is not believed from now on.
@@ -59,9 +66,14 @@ impl Credence {
         if self.strikes < STRIKES {
             return false;
         }
-        self.rest = (self.rest * 2).clamp(FIRST_REST, LONGEST_REST);
-        (self.strikes, self.until) = (0, now + self.rest);
+        self.disbelieve(now);
         true
+    }
+
+    /// It has lied. It is not believed from now on.
+    pub fn disbelieve(&mut self, now: Instant) {
+        self.rest = (self.rest * 2).clamp(FIRST_REST, LONGEST_REST);
+        (self.strikes, self.doubt, self.until) = (0, Doubt::default(), now + self.rest);
     }
 
     /// Its word has held.
@@ -82,7 +94,7 @@ pub enum Verdict {
 }
 
 /// Compares the reports of the receiver that is followed with what receivers ask for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Trust {
     under_way: UnderWay,
     followed: Option<u32>,
@@ -96,6 +108,21 @@ pub struct Trust {
     asked: BTreeMap<u32, u64>,
     /// What was asked for at first may have been sent before.
     is_first: bool,
+}
+
+impl Default for Trust {
+    fn default() -> Self {
+        Self {
+            under_way: UnderWay::of_long_round_trips(),
+            followed: None,
+            since: Instant::ZERO,
+            sent: 0,
+            answered: 0,
+            lost: 0.0,
+            asked: BTreeMap::new(),
+            is_first: false,
+        }
+    }
 }
 
 impl Trust {
@@ -213,6 +240,25 @@ mod tests {
         trust.leave(3);
         let verdicts = windows(&mut trust, 2_000..4_000, 0.0, &[(1, 0.0), (2, 0.2)]);
         assert_eq!(verdicts.last(), Some(&Verdict::Questions(2)));
+    }
+
+    /// Behind a queue of seconds, reports answer what left long before.
+    #[test]
+    fn claims_count_however_long_the_round_trip_is() {
+        let mut trust = Trust::default();
+        let mut verdicts = Vec::new();
+        for milli in 0..20_000 {
+            trust.sent(at(milli), 1_500);
+            if milli % 20 == 0 {
+                trust.claimed(at(milli), 0.3, Duration::from_secs(3));
+                if milli > 4_000 {
+                    trust.asked(1, 9_000);
+                }
+                verdicts.extend(trust.judge(at(milli), Some(1), Duration::from_secs(3), 1_500));
+            }
+        }
+        assert!(verdicts.len() > 20, "{}", verdicts.len());
+        assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Fits), "{verdicts:?}");
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! `--rate auto` and `--rate tfmcc`: carries out the decisions of congestion control. Each group has its own.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use tracing::trace;
 use treecast_proto::{
     Instant, Step,
     group_rate::{GroupView, Order},
     object::ReceiverId,
-    tfmcc::{self, Cause, PaceReport, SenderConfig, SenderInput},
+    tfmcc::{self, Cause, PaceReport, ProbeKey, SenderConfig, SenderInput},
 };
-use treecast_wire::{header::FileId, message::Message};
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, set_number},
+    message::Message,
+};
 
 use super::{
     super::{
@@ -18,11 +21,12 @@ use super::{
     },
     Lane, Lanes,
 };
-use crate::{SESSION_LOG as LOG, pacer, udp::frames_in_super_packet};
+use crate::{SESSION_LOG as LOG, pacer, security::random, udp::frames_in_super_packet};
 
 /// The congestion control, and what of it is in force.
 #[derive(Debug)]
 pub(super) struct Congestion {
+    config: SenderConfig,
     machine: tfmcc::Sender,
     /// The rate and the number of copies that the pacer knows.
     applied: (u64, u64),
@@ -30,23 +34,39 @@ pub(super) struct Congestion {
     is_unheard: bool,
     /// As many packets leave at once, if the host is not late.
     packets_a_run: usize,
+    /// Packets that are left of a run which was cut for a probe. They leave at once.
+    rest_of_run: Option<usize>,
 }
 
 impl Congestion {
     /// Creates congestion control. `None` at a constant rate.
-    pub fn new(plan: &Plan) -> Option<Self> {
-        let Rate::Auto { control, floor_bps } = plan.options.rate else { return None };
-        let config = SenderConfig { control, packet_bytes: plan.packet_bytes() as u32, floor_bps };
-        Some(Self {
-            machine: tfmcc::Sender::new(config),
-            applied: (0, 0),
-            is_unheard: false,
-            packets_a_run: 1,
-        })
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn new(plan: &Plan) -> io::Result<Option<Self>> {
+        let Rate::Auto { control, floor_bps } = plan.options.rate else { return Ok(None) };
+        let (packet_bytes, probe_key) = (plan.packet_bytes() as u32, ProbeKey(random()?));
+        Ok(Some(Self::with(SenderConfig { control, packet_bytes, floor_bps, probe_key })))
+    }
+
+    fn with(config: SenderConfig) -> Self {
+        let machine = tfmcc::Sender::new(config);
+        Self { config, machine, applied: (0, 0), is_unheard: false, packets_a_run: 1, rest_of_run: None }
+    }
+
+    /// Begins as at the start.
+    fn restart(&mut self) {
+        *self = Self::with(SenderConfig { probe_key: self.config.probe_key.next(), ..self.config });
     }
 }
 
 impl Lane {
+    /// Bytes of IP packets that the next run may have.
+    pub(super) fn next_run_bytes(&self, packet_bytes: u64) -> u64 {
+        let rest = self.congestion.as_ref().and_then(|congestion| congestion.rest_of_run);
+        rest.map_or(self.run_bytes, |packets| packets as u64 * packet_bytes)
+    }
+
     /// What is known of the group, which has yet to be sent so many bytes of objects.
     fn view(&self, unsent_bytes: u64) -> GroupView {
         let Some(congestion) = &self.congestion else { return GroupView::default() };
@@ -107,9 +127,9 @@ impl Lanes {
     }
 
     /// Has a slower group that nobody listens to begin as at the start.
-    pub fn restart(&mut self, group: u8, plan: &Plan) {
+    pub fn restart(&mut self, group: u8) {
         if group > 0 {
-            self.lane(group).congestion = Congestion::new(plan);
+            self.lane(group).congestion.iter_mut().for_each(Congestion::restart);
         }
     }
 
@@ -227,13 +247,71 @@ impl Lanes {
     pub fn take_late_run(&mut self, now: Instant, core: &mut Core<'_>) {
         let copies = self.copies(0);
         let lane = self.lane(0);
-        let Some(least) = lane.congestion.as_ref().map(|congestion| congestion.packets_a_run) else {
-            return;
-        };
+        let Some(congestion) = &mut lane.congestion else { return };
+        if let Some(rest) = congestion.rest_of_run.take() {
+            return self.set_run(0, rest, core);
+        }
+        let least = congestion.packets_a_run;
         let Some(due) = lane.pacer.due_bytes(now) else { return };
         let limit = frames_in_super_packet(self.sizes.datagram_len);
         let due = usize::try_from(due / copies / self.sizes.packet_bytes).unwrap_or(limit);
         self.set_run(0, due.clamp(least, limit.max(least)), core);
+    }
+
+    /// Sets the length of a slower group's next run.
+    pub fn take_run(&mut self, group: u8, core: &mut Core<'_>) {
+        let (lane, packet_bytes) = (&self.lanes[usize::from(group)], self.sizes.packet_bytes);
+        let Some(congestion) = &lane.congestion else { return };
+        let packets = congestion.rest_of_run.unwrap_or(congestion.packets_a_run);
+        if lane.run_bytes != packets as u64 * packet_bytes {
+            self.set_run(group, packets, core);
+        }
+        self.set_rest(group, None);
+    }
+
+    fn set_rest(&mut self, group: u8, rest: Option<usize>) {
+        if let Some(congestion) = &mut self.lane(group).congestion {
+            congestion.rest_of_run = rest.filter(|packets| *packets > 0);
+        }
+    }
+
+    /// Has a probe take the place of a packet: the group's run ends before it, and what is left of the run follows it at once. A probe
+    /// behind each run, or before it, would find queues longer or shorter than other packets do. Returns whether nothing else of the run
+    /// may leave now.
+    pub fn cut_run(&mut self, now: Instant, group: u8, core: &mut Core<'_>) -> Result<bool, SendError> {
+        let packet_bytes = self.sizes.packet_bytes;
+        let lane = self.lane(group);
+        let run = (lane.run_bytes / packet_bytes).max(1) as usize;
+        let before =
+            lane.congestion.as_ref().and_then(|congestion| congestion.machine.packets_before_probe(now));
+        match before.and_then(|before| usize::try_from(before).ok()) {
+            Some(0) => {
+                self.send_probe(now, group, core)?;
+                if run == 1 || self.has_copies(group) {
+                    self.set_rest(group, Some(run - 1));
+                    return Ok(true);
+                }
+                self.set_run(group, run - 1, core);
+            }
+            Some(before) if before < run => {
+                self.set_run(group, before, core);
+                self.set_rest(group, Some(run - before));
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Sends a probe, which is as long as a packet with a whole block.
+    fn send_probe(&mut self, now: Instant, group: u8, core: &mut Core<'_>) -> Result<(), SendError> {
+        let Some(congestion) = &mut self.lane(group).congestion else { return Ok(()) };
+        let probe = Message::Pace(congestion.machine.take_probe(now));
+        let mut packet = probe.to_packet(FileId::new(self.sizes.session, 0));
+        packet.resize(packet.len().max(HEADER_LEN + usize::from(self.sizes.block_len)), 0);
+        set_number(&mut packet, self.number_packets(now, group, 1, core)?);
+        let sent = self.group.send_message(now, group, &packet)?;
+        self.note_left(now, group, sent, core);
+        Ok(())
     }
 
     /// Sets how many packets leave at once for a group.
