@@ -66,11 +66,6 @@ impl fmt::Debug for ProbeKey {
 }
 
 impl ProbeKey {
-    /// Another secret, for a sender that counts its probes from 1 again.
-    pub fn next(&self) -> Self {
-        Self(*blake3::keyed_hash(&self.0, b"next").as_bytes())
-    }
-
     /// The nonce of a probe: the first eight bytes of the keyed BLAKE3 hash of its number.
     fn nonce(&self, number: u32) -> u64 {
         let hash = blake3::keyed_hash(&self.0, &number.to_be_bytes());
@@ -80,7 +75,7 @@ impl ProbeKey {
 }
 
 /// The probes of one group's sender.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Probes {
     key: ProbeKey,
     random: SplitMix64,
@@ -101,6 +96,8 @@ pub struct Shown {
     /// Probes that were looked at, and those of them that were lost.
     count: u32,
     lost: u32,
+    /// The probes that have come: the lowest bit is `until`, the next bit the one before it.
+    came: u64,
     /// The proof claims probes that have not come.
     is_wrong: bool,
 }
@@ -153,10 +150,9 @@ impl Probes {
         let until = judged.max(last).max(self.last_until(heard));
         // A proof says nothing of probes before those that it names.
         let from = judged.max(last.saturating_sub(NAMED)).max(until.saturating_sub(NAMED));
-        let new = last.saturating_sub(from);
-        let came = if new == 0 { 0 } else { (came & (u64::MAX >> (NAMED - new))).count_ones() };
-        let count = until - from;
-        Shown { until, count, lost: count - came, is_wrong: is_right == Some(false) }
+        let (came, count) = (came.checked_shl(until - last).unwrap_or(0), until - from);
+        let lost = count - (came & newest(count)).count_ones();
+        Shown { until, count, lost, came, is_wrong: is_right == Some(false) }
     }
 
     /// Whether a proof's sum is that of the probes that it names. `None`: it names some that are not remembered.
@@ -186,6 +182,11 @@ impl Probes {
     }
 }
 
+/// The lowest bits, so many of them.
+fn newest(count: u32) -> u64 {
+    u64::MAX.checked_shr(NAMED - count.min(NAMED)).unwrap_or(0)
+}
+
 fn distance(random: &mut SplitMix64) -> u64 {
     DISTANCE.start() + random.below(DISTANCE.end() - DISTANCE.start() + 1)
 }
@@ -211,6 +212,8 @@ impl Doubt {
 pub struct Claims {
     /// The last probe that was looked at. `None` before the first report.
     judged: Option<u32>,
+    /// Probes that were taken for lost: the lowest bit is the last one that was looked at. Some come later than those behind them.
+    missing: u64,
     /// When the last report came while the receiver was followed.
     followed: Option<Instant>,
     /// Reports that wait for the claims of a round trip.
@@ -221,7 +224,8 @@ pub struct Claims {
 struct Held {
     at: Instant,
     count: u32,
-    lost: u32,
+    /// Probes that were lost, without those that have come after all.
+    lost: f64,
     /// The share of packets that the receiver says were lost.
     claim: f64,
     is_after_silence: bool,
@@ -253,6 +257,7 @@ impl Claims {
         let shown = probes.look(self.judged.unwrap_or(0), testimony.proof, heard);
         // What left before the receiver came is not its fault.
         let shown = if self.judged.is_none() { Shown { count: 0, lost: 0, ..shown } } else { shown };
+        let lost = f64::from(shown.lost) - self.found_again(&shown);
         self.judged = Some(shown.until);
         if shown.is_wrong {
             doubt.less += WRONG / LIMIT;
@@ -262,8 +267,8 @@ impl Claims {
             return self.held.clear();
         }
         self.followed = Some(now);
-        let Shown { count, lost, .. } = shown;
-        self.held.push_back(Held { at: now, count, lost, claim: testimony.claim, is_after_silence });
+        let (count, claim) = (shown.count, testimony.claim);
+        self.held.push_back(Held { at: now, count, lost, claim, is_after_silence });
         let hold = SHORTEST_HOLD.max(testimony.shortest * 5 / 4);
         let is_due = |held: &Held| now.saturating_duration_since(held.at) >= hold;
         while self.held.front().is_some_and(is_due) || self.held.len() > MOST_HELD {
@@ -273,17 +278,25 @@ impl Claims {
         }
     }
 
+    /// Returns how many probes have come that were taken for lost before, and notes which ones are missing now.
+    fn found_again(&mut self, shown: &Shown) -> f64 {
+        let ahead = shown.until - self.judged.unwrap_or(shown.until);
+        let before = self.missing.checked_shl(ahead).unwrap_or(0);
+        self.missing = (before | newest(shown.count)) & !shown.came;
+        f64::from((before & shown.came).count_ones())
+    }
+
     /// Judges the oldest report by the claims since then. Returns how many probes differ from what they tell, above what is tolerated.
     fn judge_first(&mut self) -> Option<Doubt> {
         let (first, last) = (*self.held.front()?, *self.held.back()?);
         let mean = self.held.iter().map(|held| held.claim).sum::<f64>() / self.held.len() as f64;
         self.held.pop_front();
-        let (count, lost) = (f64::from(first.count), f64::from(first.lost));
+        let (count, lost) = (f64::from(first.count), first.lost);
         let most = if first.is_after_silence { MOST_AFTER_SILENCE } else { f64::INFINITY };
         let (low, high) = (mean.min(last.claim), mean.max(last.claim));
         Some(Doubt {
             less: (lost - count * (TOLERATED + high * TOLERATED_MORE)).min(most),
-            more: (count * (low * TOLERATED_LESS - TOLERATED) - lost).min(most),
+            more: (count * (low * TOLERATED_LESS - TOLERATED) - lost.max(0.0)).min(most),
         })
     }
 }
@@ -411,9 +424,10 @@ mod tests {
         let (probes, mut came) = (probes(100), Came::default());
         (31..=90).filter(|number| number % 4 != 0).for_each(|number| came.take(probe(number)));
         let shown = |judged, millis| probes.look(judged, &came.proof(), at(millis));
-        let expected = Shown { until: 90, count: 10, lost: 2, is_wrong: false };
-        assert_eq!(shown(80, 890), expected, "84 and 88");
-        assert_eq!(shown(90, 890), Shown { until: 90, count: 0, lost: 0, is_wrong: false });
+        let told = |shown: Shown| (shown.until, shown.count, shown.lost, shown.is_wrong);
+        assert_eq!(told(shown(80, 890)), (90, 10, 2, false), "84 and 88");
+        assert_eq!(shown(80, 890).came & 0xff, 0b1011_1011, "90 and 89, 87 to 85, 83");
+        assert_eq!(told(shown(90, 890)), (90, 0, 0, false));
         let late = shown(90, 990);
         assert_eq!(
             (late.until, late.count, late.lost),
@@ -421,7 +435,7 @@ mod tests {
             "long ago, and nothing of them has come"
         );
         let nothing = probes.look(90, &ProbeProof::default(), at(5_000));
-        assert_eq!(nothing, Shown { until: 100, count: 10, lost: 10, is_wrong: false });
+        assert_eq!(told(nothing), (100, 10, 10, false));
         let many = probes.look(0, &came.proof(), at(0));
         assert_eq!((many.until, many.count), (90, 64), "it names no more");
     }
@@ -445,6 +459,10 @@ mod tests {
         doubt: Doubt,
         /// For each millisecond: packets that were lost, of ten.
         lost: Vec<u32>,
+        /// Every third probe comes so much later than it would.
+        late_ms: u64,
+        /// Probes on their way, and when they come.
+        under_way: Vec<(u64, Probe)>,
         random: SplitMix64,
     }
 
@@ -457,6 +475,8 @@ mod tests {
                 claims: Claims::default(),
                 doubt: Doubt::default(),
                 lost: Vec::new(),
+                late_ms: 0,
+                under_way: Vec::new(),
                 random: SplitMix64(round_trip_ms),
             }
         }
@@ -480,9 +500,12 @@ mod tests {
                 if self.probes.packets_before(at(milli)) == Some(0) {
                     let probe = self.probes.take(at(milli));
                     if self.random.unit() >= share {
-                        self.came.take(probe);
+                        let late_ms = if probe.number % 3 == 0 { self.late_ms } else { 0 };
+                        self.under_way.push((milli + late_ms, probe));
                     }
                 }
+                let came = &mut self.came;
+                self.under_way.extract_if(.., |(at, _)| *at <= milli).for_each(|(_, probe)| came.take(probe));
                 let span = self.round_trip_ms.max(10) as usize;
                 // Nothing tells of a path that is cut.
                 if milli % (self.round_trip_ms / 3).max(4) == 0 && share < 0.99 && self.lost.len() > span {
@@ -526,6 +549,17 @@ mod tests {
                     Path::new(round_trip).is_honest(200_000, |milli| f64::from(milli / turn % 2 == 0) * 0.6);
                 assert!(doubt < 0.7, "{doubt:.2} in turns of {turn} ms, {round_trip} ms");
             }
+        }
+    }
+
+    /// Paths over several links bring packets in another order than they left.
+    #[test]
+    fn nor_where_probes_overtake_each_other() {
+        for (round_trip, late_ms) in [(1, 15), (40, 30), (40, 120), (200, 150)] {
+            let mut path = Path::new(round_trip);
+            path.late_ms = late_ms;
+            let doubt = path.is_honest(200_000, |_| 0.02);
+            assert!(doubt < 0.4, "{doubt:.2} for {late_ms} ms, {round_trip} ms");
         }
     }
 

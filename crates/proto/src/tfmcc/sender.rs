@@ -201,6 +201,11 @@ impl Sender {
         }
     }
 
+    /// Returns a sender that begins as at the start, but for the numbers of its probes: a receiver may know some.
+    pub fn begun_again(&self) -> Self {
+        Self { probes: self.probes.clone(), ..Self::new(self.config) }
+    }
+
     /// Asks all receivers, or no longer, what limits them. As always, only a few answer in each round.
     pub fn ask(&mut self, asks_all: bool) {
         self.asks_all = asks_all;

@@ -166,6 +166,7 @@ impl Group {
         let is_lie = credence.doubt.most() >= 1.0;
         if is_lie {
             credence.disbelieve(now);
+            *claims = Claims::default();
         }
         is_lie
     }

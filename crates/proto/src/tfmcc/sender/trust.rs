@@ -35,6 +35,10 @@ const STRIKES: u32 = 2;
 const FIRST_REST: Duration = Duration::from_secs(60);
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
+/// So many times its last rest, and a receiver whose word has held for that long is taken for a new one. A session of weeks makes some
+/// false verdicts.
+const FORGIVEN_AFTER: u32 = 10;
+
 /// A doubt that is remembered when its receiver leaves, so that it cannot get rid of it by coming again.
 const WORTH_KNOWING: f64 = 0.1;
 
@@ -72,6 +76,9 @@ impl Credence {
 
     /// It has lied. It is not believed from now on.
     pub fn disbelieve(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.until) > self.rest * FORGIVEN_AFTER {
+            self.rest = Duration::ZERO;
+        }
         self.rest = (self.rest * 2).clamp(FIRST_REST, LONGEST_REST);
         (self.strikes, self.doubt, self.until) = (0, Doubt::default(), now + self.rest);
     }

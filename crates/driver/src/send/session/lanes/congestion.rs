@@ -26,7 +26,6 @@ use crate::{SESSION_LOG as LOG, pacer, security::random, udp::frames_in_super_pa
 /// The congestion control, and what of it is in force.
 #[derive(Debug)]
 pub(super) struct Congestion {
-    config: SenderConfig,
     machine: tfmcc::Sender,
     /// The rate and the number of copies that the pacer knows.
     applied: (u64, u64),
@@ -46,17 +45,17 @@ impl Congestion {
     pub fn new(plan: &Plan) -> io::Result<Option<Self>> {
         let Rate::Auto { control, floor_bps } = plan.options.rate else { return Ok(None) };
         let (packet_bytes, probe_key) = (plan.packet_bytes() as u32, ProbeKey(random()?));
-        Ok(Some(Self::with(SenderConfig { control, packet_bytes, floor_bps, probe_key })))
+        let config = SenderConfig { control, packet_bytes, floor_bps, probe_key };
+        Ok(Some(Self::of(tfmcc::Sender::new(config))))
     }
 
-    fn with(config: SenderConfig) -> Self {
-        let machine = tfmcc::Sender::new(config);
-        Self { config, machine, applied: (0, 0), is_unheard: false, packets_a_run: 1, rest_of_run: None }
+    fn of(machine: tfmcc::Sender) -> Self {
+        Self { machine, applied: (0, 0), is_unheard: false, packets_a_run: 1, rest_of_run: None }
     }
 
     /// Begins as at the start.
     fn restart(&mut self) {
-        *self = Self::with(SenderConfig { probe_key: self.config.probe_key.next(), ..self.config });
+        *self = Self::of(self.machine.begun_again());
     }
 }
 
