@@ -334,7 +334,8 @@ impl FollowUp {
     /// Why not all of a session that `is_complete` could be handed on, in words.
     fn finish(self, stop: &Stop, is_complete: bool) -> Result<bool, String> {
         match self {
-            Self::Output(outlet) if is_complete => outlet.finish(stop).map(|()| true),
+            // The sender may have gone while the last bytes were written.
+            Self::Output(outlet) if is_complete || outlet.has_all() => outlet.finish(stop).map(|()| true),
             Self::Nothing | Self::Output(_) => Ok(true),
             Self::Place { place, .. } if is_complete && !place.is_taken() => {
                 Err(format!("nothing has come for {}: the session has no file", place.path().display()))

@@ -469,7 +469,7 @@ fn hold_and_show(args: &SessionArgs, mut kept: Option<&mut Kept>) -> Outcome {
         let is_lost = args.session.is_none() && lacking(&summary) > 0;
         return Ok(if is_lost { ExitCode::from(3) } else { ExitCode::SUCCESS });
     }
-    if !summary.withdrawn.is_empty() || !summary.interrupted && !lacks_some(&summary) {
+    if !summary.interrupted && !may_bring_more(&summary) {
         kept.iter_mut().for_each(|kept| kept.note_in_vain());
     }
     let code = exit_code(&summary, args.session.as_deref(), kept.as_deref())?;
@@ -660,6 +660,15 @@ fn lacking(summary: &SendSummary) -> usize {
 /// Whether a receiver lacks what the session can still bring it.
 fn lacks_some(summary: &SendSummary) -> bool {
     lacking(summary) > 0 || summary.others_failed + summary.never_came + summary.turned_away > 0
+}
+
+/// Whether a later sender of the session could bring somebody more. What was withdrawn has changed, and cannot be sent by it.
+fn may_bring_more(summary: &SendSummary) -> bool {
+    let is_withdrawn = |object: &str| summary.withdrawn.iter().any(|(name, _)| name == object);
+    let lacks_more = summary.progress.receivers.iter().any(|receiver| {
+        receiver.objects_missed > 0 || receiver.failures.iter().any(|(object, _)| !is_withdrawn(object))
+    });
+    lacks_more || summary.withdrawn.is_empty() && lacks_some(summary)
 }
 
 /// The exit code. A receiver that lacks an object which the sender could not send to its end has failed, too.

@@ -145,7 +145,7 @@ fn who_comes_when_a_stream_has_begun_is_told_so() {
         assert_eq!(read(&scratch, "first"), [b"beginning", rest].concat());
         let line = finish_with(1, late);
         assert!(line.contains("the stream had begun") && line.contains("--wait"), "{line}");
-        assert!(line.contains("1 piece was over before") && !line.contains("nothing was lost;"), "{line}");
+        assert!(line.contains("1 piece had ended before") && !line.contains("nothing was lost;"), "{line}");
         assert!(read(&scratch, "late").is_empty());
         drop(lines);
         // One of its receivers lacks the beginning.

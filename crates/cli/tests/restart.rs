@@ -113,7 +113,8 @@ fn going_on_is_told_of_only_where_it_brings_something() {
 
     let file = scratch.file("file", 3_000_000);
     fs::remove_file(scratch.path("ticket")).unwrap();
-    let sender = scratch.send(&["--rate", "8M", path(&file)]);
+    // It takes 24 s, so that it is cut while it is sent.
+    let sender = scratch.send(&["--rate", "1M", "--block", "1420", path(&file)]);
     let receiver = scratch.receive("b", &[]);
     wait_until("some of it has come", || scratch.parts("b") > 0);
     fs::File::options().write(true).open(&file).unwrap().set_len(1000).unwrap();

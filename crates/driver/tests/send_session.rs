@@ -202,26 +202,27 @@ fn with_a_rate_that_is_found_probes_stand_among_the_blocks() {
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut peer = sending.join_at("one", socket.local_addr().unwrap().port());
     let mut packet = [0; 2_000];
-    let mut blocks = 0;
-    let probe = loop {
+    let mut first = None;
+    let (probe, before) = loop {
         let len = socket.recv(&mut packet).unwrap();
         let header = Header::parse(&packet).unwrap();
+        let before = header.number.wrapping_sub(*first.get_or_insert(header.number));
         if header.kind.is_block() {
-            blocks += 1;
             continue;
         }
         let (body, rest) = packet[HEADER_LEN..len].split_at(header.payload_len as usize);
         match Message::parse(&header, body) {
             Ok(Message::Pace(Pace { probe: Some(probe), .. })) => {
                 assert_eq!((len, rest.iter().max()), (HEADER_LEN + 1420, Some(&0)));
-                break probe;
+                break (probe, before);
             }
             Ok(Message::Pace(pace)) => peer.say(&Message::PaceReport(has_all(&pace))),
             _ => {}
         }
     };
-    assert_eq!(probe.number, 1);
-    assert!((60..=130).contains(&blocks), "{blocks} blocks before it");
+    // The kernel may have dropped some packets, and probes, of a busy test.
+    assert!(probe.number >= 1 && before >= 60 * probe.number, "{probe:?} behind {before} packets");
+    assert!(probe.number > 1 || before <= 140, "{before} packets before the first one");
     peer.wait_for_digest();
     peer.fetch();
     peer.leave();

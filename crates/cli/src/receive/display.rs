@@ -228,7 +228,9 @@ fn in_one_line(summary: &ReceiveSummary, cut_short: usize, unit: &str) -> String
         + progress.decoded_blocks
         + progress.wrong_chunks;
     let losses = match events {
-        0 if summary.is_complete() && summary.missed > 0 => "nothing was lost since it came".to_owned(),
+        0 if summary.is_complete() && summary.missed > 0 => {
+            "nothing was lost after this receiver came".to_owned()
+        }
         0 if summary.is_complete() => "nothing was lost".to_owned(),
         _ => format!(
             "{} sent again, {} twice, {} dropped; {failed} failed",
@@ -248,8 +250,7 @@ fn in_one_line(summary: &ReceiveSummary, cut_short: usize, unit: &str) -> String
         progress.seconds,
     );
     if summary.missed > 0 {
-        let were = if summary.missed == 1 { "was" } else { "were" };
-        line += &format!(", {} {were} over before", counted(summary.missed as usize, unit));
+        line += &format!(", {} had ended before", counted(summary.missed as usize, unit));
     }
     if summary.not_wanted > 0 {
         line += &format!(", {} not wanted", summary.not_wanted);
@@ -379,7 +380,8 @@ mod tests {
         summary.progress.duplicate_blocks = 0;
         assert_eq!(in_one_line(&summary, 0, "file"), "1 file, 5 B in 0.00 s; nothing was lost");
         summary.missed = 3;
-        let late = "1 file, 5 B in 0.00 s; nothing was lost since it came, 3 pieces were over before";
+        let late =
+            "1 file, 5 B in 0.00 s; nothing was lost after this receiver came, 3 pieces had ended before";
         assert_eq!(in_one_line(&summary, 0, "piece"), late.replacen("file", "piece", 1));
         summary.missed = 0;
         summary.progress.duplicate_blocks = 1;

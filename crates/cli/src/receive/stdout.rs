@@ -118,6 +118,12 @@ impl Outlet {
         }
     }
 
+    /// Whether all that is to be written is here, and the reader takes it.
+    pub fn has_all(&self) -> bool {
+        let order = self.order();
+        order.is_whole() && order.refused.is_none()
+    }
+
     /// Waits until all of a complete session is written, or until `stop` is requested.
     ///
     /// # Errors

@@ -266,7 +266,7 @@ impl<'a> Session<'a> {
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {
-        self.farewells.settle();
+        self.farewells.settle(std::iter::empty());
         // The next sender of the session sends what receivers lack that are away.
         let away_since = self.peers.away_since(now, &self.plan);
         self.objects.settle_kept(away_since);

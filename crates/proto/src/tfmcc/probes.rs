@@ -500,7 +500,7 @@ mod tests {
                 if self.probes.packets_before(at(milli)) == Some(0) {
                     let probe = self.probes.take(at(milli));
                     if self.random.unit() >= share {
-                        let late_ms = if probe.number % 3 == 0 { self.late_ms } else { 0 };
+                        let late_ms = if probe.number.is_multiple_of(3) { self.late_ms } else { 0 };
                         self.under_way.push((milli + late_ms, probe));
                     }
                 }

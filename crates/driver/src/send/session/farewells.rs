@@ -1,12 +1,12 @@
 //! Connections of receivers that are served no more, while the last word goes to them.
 
 use std::{
-    collections::BTreeMap,
+    collections::VecDeque,
     thread,
     time::{Duration, Instant as HostInstant},
 };
 
-use treecast_proto::{Instant, object::ReceiverId};
+use treecast_proto::Instant;
 
 use crate::connection::{Connection, Parting};
 
@@ -23,10 +23,10 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// The most connections that are kept for this.
 const MOST: usize = 1_000;
 
-/// The connections, by the numbers that their receivers had.
+/// The connections, the oldest first. The session's poller knows them no more: one that is shut for writing would wake it all the time.
 #[derive(Default)]
 pub(super) struct Farewells {
-    open: BTreeMap<ReceiverId, Farewell>,
+    open: VecDeque<Farewell>,
     next_look: Instant,
 }
 
@@ -37,22 +37,14 @@ struct Farewell {
 
 impl Farewells {
     /// Takes a connection in which the last word is queued.
-    pub fn begin(&mut self, now: Instant, receiver: ReceiverId, mut connection: Connection) {
+    pub fn begin(&mut self, now: Instant, mut connection: Connection) {
         if connection.part() == Parting::Gone {
             return;
         }
         self.next_look = now + INTERVAL;
-        self.open.insert(receiver, Farewell { connection, until: now + LIMIT });
+        self.open.push_back(Farewell { connection, until: now + LIMIT });
         if self.open.len() > MOST {
-            self.open.pop_first();
-        }
-    }
-
-    /// Discards what a receiver sends that is served no more.
-    pub fn hear(&mut self, receiver: ReceiverId) {
-        let farewell = self.open.get_mut(&receiver);
-        if farewell.is_some_and(|farewell| farewell.connection.part() == Parting::Gone) {
-            self.open.remove(&receiver);
+            self.open.pop_front();
         }
     }
 
@@ -62,7 +54,7 @@ impl Farewells {
             return;
         }
         self.next_look = now + INTERVAL;
-        self.open.retain(|_, farewell| now < farewell.until && farewell.connection.part() != Parting::Gone);
+        self.open.retain_mut(|farewell| now < farewell.until && farewell.connection.part() != Parting::Gone);
     }
 
     /// When [`Farewells::look`] is due.
@@ -70,21 +62,18 @@ impl Farewells {
         (!self.open.is_empty()).then_some(self.next_look)
     }
 
-    /// Waits until the last word has arrived at each, for a few seconds at most.
-    pub fn settle(&mut self) {
-        settle(std::mem::take(&mut self.open).values_mut().map(|farewell| &mut farewell.connection));
-    }
-}
-
-/// Waits until what is queued in these connections has arrived, for a few seconds at most.
-pub(super) fn settle<'a>(connections: impl Iterator<Item = &'a mut Connection>) {
-    let end = HostInstant::now() + END_LIMIT;
-    let mut connections: Vec<_> = connections.collect();
-    loop {
-        connections.retain_mut(|connection| connection.part() == Parting::Speaking);
-        if connections.is_empty() || HostInstant::now() >= end {
-            return;
+    /// Waits until the last word has arrived at each, and at the ends of these connections, for a few seconds at most.
+    pub fn settle<'a>(&mut self, others: impl Iterator<Item = &'a mut Connection>) {
+        let end = HostInstant::now() + END_LIMIT;
+        let mut begun = std::mem::take(&mut self.open);
+        let mut connections: Vec<_> = begun.iter_mut().map(|farewell| &mut farewell.connection).collect();
+        others.for_each(|other| connections.push(other));
+        loop {
+            connections.retain_mut(|connection| connection.part() == Parting::Speaking);
+            if connections.is_empty() || HostInstant::now() >= end {
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
         }
-        thread::sleep(Duration::from_millis(2));
     }
 }

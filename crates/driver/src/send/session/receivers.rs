@@ -122,7 +122,7 @@ impl Session<'_> {
     /// Takes what a receiver has sent.
     pub(super) fn read(&mut self, receiver: ReceiverId) {
         let connection = self.peers.get_mut(&receiver).and_then(|peer| peer.link.connection.as_mut());
-        let Some(connection) = connection else { return self.farewells.hear(receiver) };
+        let Some(connection) = connection else { return };
         match connection.read() {
             Ok(_) => self.take_messages(receiver),
             Err(error) => self.disconnect(receiver, &error.to_string()),
@@ -272,7 +272,9 @@ impl Session<'_> {
         let Some(mut connection) = connection else { return };
         let word = Message::PutOut(PutOut::new(code, reason));
         connection.queue(&word.to_packet(FileId::new(self.plan.session, 0)));
-        self.farewells.begin(self.clock.now(), receiver, connection);
+        // One that is not in the poller need not leave it.
+        _ = self.poller.remove(&connection);
+        self.farewells.begin(self.clock.now(), connection);
     }
 
     /// Closes the connection of a receiver that the machine serves no more.

@@ -13,7 +13,7 @@ use treecast_wire::{
 
 use super::{
     super::{GiveUp, SendError, Standing},
-    Session, farewells,
+    Session,
 };
 
 /// A session that sends everything in less time is not given up sooner for that.
@@ -152,6 +152,6 @@ impl Session<'_> {
             let word = word.to_packet(FileId::new(session, 0));
             peer.link.connection.iter_mut().for_each(|connection| connection.queue(&word));
         }
-        farewells::settle(self.peers.values_mut().filter_map(|peer| peer.link.connection.as_mut()));
+        self.farewells.settle(self.peers.values_mut().filter_map(|peer| peer.link.connection.as_mut()));
     }
 }

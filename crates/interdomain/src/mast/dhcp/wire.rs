@@ -75,8 +75,8 @@ pub fn decode(bytes: &[u8]) -> Option<Message> {
 fn are_sound(mut options: &[u8]) -> bool {
     while let [c0, c1, l0, l1, rest @ ..] = options {
         let (code, len) = (u16::from_be_bytes([*c0, *c1]), usize::from(u16::from_be_bytes([*l0, *l1])));
-        // The parser takes what is before an option that is cut.
-        let Some((value, behind)) = rest.split_at_checked(len) else { return true };
+        // The parser does not look at the length of some options, and would go on behind one that is cut.
+        let Some((value, behind)) = rest.split_at_checked(len) else { return false };
         let is_as_long = match OptionCode::from(code) {
             OptionCode::RapidCommit | OptionCode::ReconfAccept => len == 0,
             OptionCode::Preference | OptionCode::ReconfMsg => len == 1,
@@ -259,11 +259,12 @@ mod tests {
     fn options_that_are_too_short_make_no_message() {
         let message = |options: &[u8]| decode(&[&[7, 0, 0, 1], options].concat()).is_some();
         assert!(message(&[]) && message(&[0, 13, 0, 2, 0, 0]) && message(&[0, 7, 0, 1, 9]));
-        let bad: [&[u8]; 4] = [
+        let bad: [&[u8]; 5] = [
             &[0, 13, 0, 1, 0, 0, 0],
             &[0, 16, 0, 0, 0, 0, 0, 0],
             &[0, 17, 0, 3, 0, 0, 0, 0],
             &[0, 7, 0, 2, 9, 9],
+            &[0, 14, 0xff, 0xff, 0, 13, 0, 1, 0, 0, 0],
         ];
         for bad in bad {
             let inside = [&[0, 3, 0, 12 + bad.len() as u8], &[0; 12][..], bad].concat();
