@@ -370,9 +370,9 @@ fn a_feed_goes_to_local_groups() {
         (0..UNITS).map(|number| site.scratch.file(&format!("unit{number}"), 20_000 + number)).collect();
     let list: String = units.iter().map(|path| format!("{}\n", path.display())).collect();
     std::fs::write(site.scratch.path("list"), list).unwrap();
-    // The file of six million bytes takes eight seconds, and is late. All units take one.
-    site.scratch.file("file", 3 * LEN);
-    let sender = site.send(&["--feed", &site.scratch.arg("list"), "--deadline", "5s"]);
+    // The file of twelve million bytes takes sixteen seconds, and is late. All units take one, and a few on a busy machine.
+    site.scratch.file("file", 6 * LEN);
+    let sender = site.send(&["--feed", &site.scratch.arg("list"), "--deadline", "10s"]);
     for (number, receiver) in site.receive(&[]).into_iter().enumerate() {
         site.ends(receiver, &format!("receiver{number}"), 3);
         assert_eq!(count(&site.done(number), "late_objects"), 1, "{number}");
