@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(proofs.load(Ordering::SeqCst), MAX_PROOFS);
     }
 
-    /// Of eight places, the last of sixteen comes to one of the first ones in half of all tries.
+    /// The last of sixteen offers comes to one of the first eight places in half of all tries.
     #[test]
     fn nobody_chooses_its_place_among_those_that_are_asked() {
         let place =

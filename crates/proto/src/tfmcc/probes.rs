@@ -26,7 +26,7 @@ const NAMED: u32 = u64::BITS;
 /// The most probes that the sender remembers. A proof of older ones proves nothing.
 const MOST_SENT: usize = 1_024;
 
-/// A receiver has a probe this long after whatever left at the same time.
+/// The longest time by which a probe comes later than packets that left with it.
 const REORDERED: Duration = Duration::from_millis(250);
 
 /// The share of probes by which loss may differ from what is claimed, and how many times the claim it may be in addition.
@@ -34,10 +34,10 @@ const TOLERATED: f64 = 0.06;
 const TOLERATED_MORE: f64 = 1.25;
 const TOLERATED_LESS: f64 = 0.75;
 
-/// A receiver has lied when so many more probes, or less, were lost than is tolerated.
+/// The excess or shortfall of lost probes from which on a receiver counts as a liar.
 const LIMIT: f64 = 24.0;
 
-/// What a sum that is wrong adds: eight of them are a lie.
+/// The number of lost probes for which one false sum counts: eight sums are a lie.
 const WRONG: f64 = 3.0;
 
 /// The most that one report adds that comes after a silence. An outage is no lie, although nobody claims what was lost in it.

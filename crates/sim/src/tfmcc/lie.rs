@@ -12,7 +12,7 @@ use treecast_proto::{
 /// What a receiver that lies shows of probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Forgery {
-    /// Those that have come.
+    /// The receiver shows the probes that have come.
     #[default]
     None,
     /// All have come, with a sum that it guesses.

@@ -1,8 +1,8 @@
 //! Pace: a sender's message to its group about its rate. In RFC 4654, section 2.2.1, the data header carries
 //! it. Here it is a separate message, so that blocks do not need a longer header. The fields from the phase on are not in the RFC.
 //!
-//! The last two fields are there in a probe only. Its datagram is as long as that of a whole block: zeros follow the message. Receivers take nothing but the probe
-//! from it.
+//! Only a probe has the last two fields. Its datagram is as long as that of a whole block: zeros follow the message.
+//! Receivers take nothing but the probe from it.
 //!
 //! ```text
 //!  0           8      16            24     32      36             40       44       48        52      56
