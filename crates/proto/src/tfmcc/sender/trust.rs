@@ -35,8 +35,8 @@ const STRIKES: u32 = 2;
 const FIRST_REST: Duration = Duration::from_secs(60);
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
-/// So many times its last rest, and a receiver whose word has held for that long is taken for a new one. A session of weeks makes some
-/// false verdicts.
+/// The number of its last rests after which a receiver whose word has held is taken for a new one. A session of weeks makes some false
+/// verdicts.
 const FORGIVEN_AFTER: u32 = 10;
 
 /// A doubt that is remembered when its receiver leaves, so that it cannot get rid of it by coming again.
