@@ -4,18 +4,18 @@ use std::{
     ffi::{CString, c_char, c_int, c_void},
     ptr,
     sync::{Mutex, PoisonError},
-    task::Poll,
 };
 
 use treecast::{Group, GroupEvent, Object};
 
 use crate::{
     error::{BAD_ARGUMENT, done, guard, keep},
+    events::await_next,
     failure::Failure,
     handle::Handles,
     options::{start, treecast_group_options},
     out::Out,
-    text::{Texts, c_string, path, text, timeout},
+    text::{Texts, c_string, path, text},
 };
 
 /// A group of receivers, and the session that sends objects to them. It may be used from several threads; one of them reads
@@ -228,15 +228,9 @@ pub unsafe extern "C" fn treecast_group_next_event(
     guard(BAD_ARGUMENT, || {
         let group = GROUPS.get(group)?;
         let event = Out::new(event, "event")?;
-        let next = group.group.next_event();
-        let next = match timeout(timeout_ms) {
-            Some(time) => next.wait_timeout(time),
-            None => Poll::Ready(next.wait()),
-        };
-        let next = match next {
-            Poll::Ready(Some(next)) => next,
-            Poll::Ready(None) => return Ok(0),
-            Poll::Pending => return Ok(-1),
+        let next = match await_next(group.group.next_event(), timeout_ms) {
+            Ok(next) => next,
+            Err(none) => return Ok(none),
         };
         let mut texts = group.texts.lock().unwrap_or_else(PoisonError::into_inner);
         texts.clear();

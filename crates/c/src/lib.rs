@@ -11,6 +11,7 @@
 
 mod discovery;
 mod error;
+mod events;
 mod failure;
 mod group;
 mod handle;

@@ -5,7 +5,6 @@ use std::{
     os::unix::ffi::OsStrExt,
     ptr,
     sync::{Mutex, PoisonError},
-    task::Poll,
     time::Duration,
 };
 
@@ -13,6 +12,7 @@ use treecast::{Answer, ObjectKind, Offer, Receiver, ReceiverBuilder, ReceiverEve
 
 use crate::{
     error::{BAD_ARGUMENT, done, guard, keep},
+    events::await_next,
     failure::Failure,
     handle::Handles,
     out::Out,
@@ -279,15 +279,9 @@ pub unsafe extern "C" fn treecast_receiver_next_event(
     guard(BAD_ARGUMENT, || {
         let (receiver, event) = (RECEIVERS.get(receiver)?, Out::new(event, "event")?);
         receiver.receiver.check_wait()?;
-        let next = receiver.receiver.next_event();
-        let next = match timeout(timeout_ms) {
-            Some(time) => next.wait_timeout(time),
-            None => Poll::Ready(next.wait()),
-        };
-        let next = match next {
-            Poll::Ready(Some(next)) => next,
-            Poll::Ready(None) => return Ok(0),
-            Poll::Pending => return Ok(-1),
+        let next = match await_next(receiver.receiver.next_event(), timeout_ms) {
+            Ok(next) => next,
+            Err(none) => return Ok(none),
         };
         let mut kept = receiver.event.lock().unwrap_or_else(PoisonError::into_inner);
         *kept = Kept::default();

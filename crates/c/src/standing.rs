@@ -4,7 +4,6 @@ use std::{
     ffi::{CString, c_char, c_int, c_void},
     ptr, slice,
     sync::{Mutex, PoisonError},
-    task::Poll,
     time::Duration,
 };
 
@@ -15,11 +14,12 @@ use treecast::{
 
 use crate::{
     error::{BAD_ARGUMENT, done, guard},
+    events::await_next,
     failure::Failure,
     handle::Handles,
     out::Out,
     receiver::{chooser, treecast_accept},
-    text::{Texts, c_string, path, text, texts, timeout},
+    text::{Texts, c_string, path, text, texts},
 };
 
 /// The largest number of rules. More are taken for a number that the program has not set.
@@ -234,15 +234,9 @@ pub unsafe extern "C" fn treecast_standing_next_event(
 ) -> c_int {
     guard(BAD_ARGUMENT, || {
         let (standing, event) = (STANDING.get(standing)?, Out::new(event, "event")?);
-        let next = standing.running.next_event();
-        let next = match timeout(timeout_ms) {
-            Some(time) => next.wait_timeout(time),
-            None => Poll::Ready(next.wait()),
-        };
-        let next = match next {
-            Poll::Ready(Some(next)) => next,
-            Poll::Ready(None) => return Ok(0),
-            Poll::Pending => return Ok(-1),
+        let next = match await_next(standing.running.next_event(), timeout_ms) {
+            Ok(next) => next,
+            Err(none) => return Ok(none),
         };
         let mut texts = standing.texts.lock().unwrap_or_else(PoisonError::into_inner);
         texts.clear();

@@ -527,11 +527,12 @@ fn ctrl_c_with_discard_leaves_nothing_behind_and_the_sender_knows() {
     assert!(told.lines().any(|line| line.starts_with("quitter ") && line.contains("left")), "{told}");
 }
 
-#[test]
-fn a_stopped_receiver_fails_alone() {
+/// Stops one of two receivers when some of a file has come to it, and lets it go on when its sender has ended. Returns what the sender
+/// tells of it, the exit code of the receiver and what that one says.
+fn stop_one_of_two(option: &str, value: &str) -> (String, Option<i32>, String) {
     let scratch = Scratch::new();
     let file = scratch.file("file", 2_000_000);
-    let args = ["--rate", "8M", "--block", "1420", "--wait", "2", "--stall-limit", "10", path(&file)];
+    let args = ["--rate", "8M", "--block", "1420", "--wait", "2", option, value, path(&file)];
     let sender = scratch.send(&args);
     let stopped = scratch.receive("a", &["--name", "sleeper", "--reconnect", "1"]);
     let other = scratch.receive("b", &[]);
@@ -540,9 +541,15 @@ fn a_stopped_receiver_fails_alone() {
     finish_well(other);
     let told = finish_with(3, sender);
     let row = told.lines().find(|line| line.starts_with("sleeper ")).unwrap_or_else(|| panic!("{told}"));
-    assert!(row.contains("said nothing for 10 s"), "{row}");
     stopped.signal(libc::SIGCONT);
     let (code, told) = finish(stopped);
+    (row.to_owned(), code, told)
+}
+
+#[test]
+fn a_stopped_receiver_fails_alone() {
+    let (row, code, told) = stop_one_of_two("--stall-limit", "10");
+    assert!(row.contains("said nothing for 10 s"), "{row}");
     // Its socket may have held all of it; still it was put out, and nobody told it that this was all.
     assert!(told.contains("start again with the same ticket"), "{told}");
     assert_eq!(code, Some(1), "{told}");
@@ -552,20 +559,8 @@ fn a_stopped_receiver_fails_alone() {
 #[test]
 fn receivers_that_do_not_have_everything_in_time_are_given_up() {
     for limit in ["x3", "5s"] {
-        let scratch = Scratch::new();
-        let file = scratch.file("file", 2_000_000);
-        let args = ["--rate", "8M", "--block", "1420", "--wait", "2", "--give-up-after", limit, path(&file)];
-        let sender = scratch.send(&args);
-        let stopped = scratch.receive("a", &["--name", "sleeper", "--reconnect", "1"]);
-        let other = scratch.receive("b", &[]);
-        wait_until("some of it has come", || scratch.parts("a") > 0);
-        stopped.signal(libc::SIGSTOP);
-        finish_well(other);
-        let told = finish_with(3, sender);
-        let row = told.lines().find(|line| line.starts_with("sleeper ")).unwrap_or_else(|| panic!("{told}"));
+        let (row, code, told) = stop_one_of_two("--give-up-after", limit);
         assert!(row.contains("it did not have everything"), "{limit}: {row}");
-        stopped.signal(libc::SIGCONT);
-        let (code, told) = finish(stopped);
         assert_eq!(code, Some(1), "{limit}: {told}");
         assert!(told.contains("it did not have everything"), "it is told why: {limit}: {told}");
     }

@@ -241,13 +241,24 @@ impl Lanes {
         &mut self,
         now: Instant,
         group: u8,
-        mut packet: Vec<u8>,
+        packet: Vec<u8>,
         core: &mut Core<'_>,
     ) -> Result<(), SendError> {
-        header::set_number(&mut packet, self.number_packets(now, group, 1, core)?);
-        let sent = self.group.send_message(now, group, &packet)?;
+        let sent = self.number_and_send(now, group, packet, core)?;
         self.lane(group).pacer.sent(now, sent);
         Ok(())
+    }
+
+    /// Returns the bytes of IP packets that have left.
+    fn number_and_send(
+        &mut self,
+        now: Instant,
+        group: u8,
+        mut packet: Vec<u8>,
+        core: &mut Core<'_>,
+    ) -> Result<u64, SendError> {
+        header::set_number(&mut packet, self.number_packets(now, group, 1, core)?);
+        self.group.send_message(now, group, &packet)
     }
 
     /// Sends blocks that have just been read to the first group. Returns whether they have left as a run of their own.

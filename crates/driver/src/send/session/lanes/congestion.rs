@@ -10,7 +10,7 @@ use treecast_proto::{
     tfmcc::{self, Cause, PaceReport, ProbeKey, SenderConfig, SenderInput},
 };
 use treecast_wire::{
-    header::{FileId, HEADER_LEN, set_number},
+    header::{FileId, HEADER_LEN},
     message::Message,
 };
 
@@ -307,8 +307,7 @@ impl Lanes {
         let probe = Message::Pace(congestion.machine.take_probe(now));
         let mut packet = probe.to_packet(FileId::new(self.sizes.session, 0));
         packet.resize(packet.len().max(HEADER_LEN + usize::from(self.sizes.block_len)), 0);
-        set_number(&mut packet, self.number_packets(now, group, 1, core)?);
-        let sent = self.group.send_message(now, group, &packet)?;
+        let sent = self.number_and_send(now, group, packet, core)?;
         self.note_left(now, group, sent, core);
         Ok(())
     }
