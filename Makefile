@@ -60,6 +60,7 @@ bench: build
 	$(TREECAST) bench load
 
 lint: style
+	scripts/commit-titles.sh
 	scripts/setup.sh lint
 	cargo deny --all-features check --hide-inclusion-graph licenses bans sources
 
