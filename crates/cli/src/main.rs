@@ -9,10 +9,13 @@ mod output;
 
 mod advice;
 mod arguments;
+#[cfg(feature = "suite")]
 mod bench;
 mod config;
 mod discover;
+#[cfg(feature = "suite")]
 mod doctor;
+#[cfg(feature = "suite")]
 mod domain_key;
 mod feed;
 mod figures;
@@ -20,24 +23,37 @@ mod group;
 mod help;
 mod history;
 mod keys;
+#[cfg(feature = "suite")]
 mod lab;
+#[cfg(feature = "suite")]
 mod load;
 mod log;
+#[cfg(feature = "suite")]
 mod mast;
+#[cfg(feature = "suite")]
 mod mead;
+#[cfg(feature = "suite")]
 mod monitor;
 mod moving_line;
+#[cfg(feature = "suite")]
 mod mroute;
 mod new_file;
+#[cfg(feature = "suite")]
 mod package_files;
 mod receive;
+#[cfg(feature = "suite")]
 mod rib;
 mod roster;
+#[cfg(feature = "suite")]
 mod router;
 mod send;
+#[cfg(feature = "suite")]
 mod sim;
 mod status;
+#[cfg(feature = "suite")]
+mod suite;
 mod toml_lines;
+#[cfg(feature = "suite")]
 mod unicast;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -61,21 +77,10 @@ enum Command {
     Discover(discover::Args),
     Keys(keys::Args),
     Status(status::Args),
-    Unicast(unicast::Args),
-    Lab(lab::Args),
-    Sim(sim::Args),
-    Mroute(mroute::Args),
-    Mead(mead::Args),
-    Router(router::Args),
-    Monitor(monitor::Args),
-    Load(load::Args),
-    Doctor(doctor::Args),
-    Bench(bench::Args),
     Feed(Box<feed::Args>),
-    Rib(rib::Args),
-    Mast(mast::Args),
-    #[command(hide = true)]
-    PackageFiles(package_files::Args),
+    #[cfg(feature = "suite")]
+    #[command(flatten)]
+    Suite(suite::Command),
 }
 
 fn main() -> ExitCode {
@@ -108,20 +113,9 @@ fn run() -> ExitCode {
         Command::Discover(args) => discover::run(&args),
         Command::Keys(args) => keys::run(args),
         Command::Status(args) => status::run(&args),
-        Command::Unicast(args) => unicast::run(args),
-        Command::Lab(args) => lab::run(args),
-        Command::Sim(args) => sim::run(args),
-        Command::Mroute(args) => mroute::run(args),
-        Command::Mead(args) => mead::run(&args),
-        Command::Router(args) => router::run(args),
-        Command::Monitor(args) => monitor::run(args),
-        Command::Load(args) => load::run(args),
-        Command::Doctor(args) => doctor::run(args),
-        Command::Bench(args) => bench::run(args),
         Command::Feed(args) => feed::run(*args),
-        Command::Rib(args) => rib::run(args),
-        Command::Mast(args) => mast::run(args),
-        Command::PackageFiles(args) => package_files::run(&args, command()),
+        #[cfg(feature = "suite")]
+        Command::Suite(command) => suite::run(command),
     };
     let result = result.and_then(|code| match output::failure() {
         Some(line) if code == ExitCode::SUCCESS => Err(line.into()),
