@@ -15,6 +15,7 @@ use treecast_host::{
 use treecast_proto::{
     fec::{Layout, Share},
     group_rate::MOST_SLOWER,
+    policy,
     tfmcc::Control,
 };
 use treecast_wire::{
@@ -34,7 +35,6 @@ use crate::{
     fanout::{Kind, Lists},
     files::{NamedSource, SourceError, Unsendable, find_sources_until},
     local::{GroupsFile, MIN_LOCAL_BLOCK_LEN},
-    pacer,
     remedies::{self, OTHER_INTERFACE},
     seal::Secret,
     security::{self, AllowList, Identity},
@@ -284,7 +284,7 @@ impl Plan {
 
     /// Length of a full packet with its IP and UDP headers, in bytes.
     pub fn packet_bytes(&self) -> u64 {
-        pacer::ip_overhead(self.group.group.is_ipv4()) + self.datagram_len() as u64
+        policy::ip_overhead(self.group.group.is_ipv4()) + self.datagram_len() as u64
     }
 
     /// Length of a full packet as UDP carries it, in bytes.
@@ -617,7 +617,7 @@ fn block_len(
     if options.repair.is_iotup() {
         return Ok(iotup::MAX_DATA_LEN as u16);
     }
-    let headers = pacer::ip_overhead(is_ipv4) + header_len(options) as u64;
+    let headers = policy::ip_overhead(is_ipv4) + header_len(options) as u64;
     let room = u64::from(group.interface.mtu);
     let room = lists.map_or(room, |lists| without_list(room.saturating_sub(lists.header_len() as u64)));
     let fits = room.saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64) as u16;

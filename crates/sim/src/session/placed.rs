@@ -146,11 +146,3 @@ pub struct Sample {
     /// The part of these bytes that left the sender.
     pub sender_bytes: u64,
 }
-
-/// How long driver's sessions wait, for what stands in their place here.
-impl Placed {
-    pub(super) const SENDER_STALL_LIMIT: Duration = Duration::from_secs(120);
-    pub(super) const RECEIVER_STALL_LIMIT: Duration = Duration::from_secs(15);
-    pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
-    pub(super) const REPORT_INTERVAL: Duration = Duration::from_millis(200);
-}

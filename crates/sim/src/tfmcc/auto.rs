@@ -6,6 +6,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
+    policy::packets_per_smooth_run,
     tfmcc::{
         Arrived, Control, Pace, PaceReport, ProbeKey, Receiver, ReceiverInput, Sender, SenderConfig,
         SenderInput,
@@ -15,11 +16,8 @@ use treecast_proto::{
 use super::{Faults, PACKET_BYTES, clock::Clock, lie::Teller, link::Losses};
 use crate::network::Loss;
 
-/// The length of a run: the pacer of the driver sends this much time's worth of packets at once.
-const RUN_TIME: Duration = Duration::from_millis(1);
-
 /// The most packets that leave at once: a super-packet has 64 KiB at most.
-const MOST_PACKETS_A_RUN: u64 = 43;
+const MOST_PACKETS_A_RUN: usize = 43;
 
 /// The number of receivers that ask for what they lack. All of a large group's requests would take long to simulate.
 const MOST_ASKING: usize = 20;
@@ -248,7 +246,7 @@ impl Auto {
 
 /// The number of packets that leave at once at a rate in bits a second, and the time until the next ones.
 pub fn run_len(rate_bps: u64) -> (u32, Duration) {
-    let (rate, bits) = (rate_bps.max(1), u64::from(PACKET_BYTES) * 8);
-    let packets = (rate * RUN_TIME.as_millis() as u64 / 1000 / bits).clamp(1, MOST_PACKETS_A_RUN);
-    (packets as u32, Duration::from_nanos(packets * bits * 1_000_000_000 / rate))
+    let (rate, packet_bytes) = (rate_bps.max(1), u64::from(PACKET_BYTES));
+    let packets = packets_per_smooth_run(rate, packet_bytes, MOST_PACKETS_A_RUN) as u64;
+    (packets as u32, Duration::from_nanos(packets * packet_bytes * 8_000_000_000 / rate))
 }

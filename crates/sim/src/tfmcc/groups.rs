@@ -1,8 +1,8 @@
 //! A session with `--rate auto` over multicast, whose sender opens slower groups by itself. Each receiver has a link of its own behind
 //! the sender's.
 //!
-//! The parts are those that the driver uses: a [`Sender`] for each group, a [`Receiver`] at each host, and [`SlowerGroups`], which is told
-//! what the driver tells it. Receivers can take anything that arrives, so nothing is sent again.
+//! The parts are those of a host's session: a [`Sender`] for each group, a [`Receiver`] at each host, and [`SlowerGroups`], which is told
+//! what a session tells it. Receivers can take anything that arrives, so nothing is sent again.
 
 use std::time::Duration;
 
@@ -404,7 +404,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// # What the driver does with reports
+/// # What the sender does with reports
 impl World<'_> {
     fn report(&mut self, now: Instant, host: usize, group: u8, report: PaceReport) {
         if group != self.known[host] {
