@@ -237,7 +237,8 @@ fn scenario(
     let group = &planned.groups[0];
     let receivers: Vec<&String> = members.iter().map(|index| &group.receivers[*index]).collect();
     let placed = placed(experiment, planned, topology, (&group.sender, &receivers), local, seal_bytes)?;
-    let run_blocks = policy::packets_per_run(fixed_bps(&told).map(|_| rate_bps), MTU as u64, MOST_BLOCKS_A_RUN);
+    let run_blocks =
+        policy::packets_per_run(fixed_bps(&told).map(|_| rate_bps), MTU as u64, MOST_BLOCKS_A_RUN);
     Ok(Scenario {
         seed,
         repair: match delivery.repair {

@@ -3,7 +3,7 @@
 
 use std::{net::Ipv6Addr, time::Duration};
 
-use treecast_proto::explicit::mead::grouping::Parameters;
+use treecast_proto::explicit::{finder, mead::grouping::Parameters};
 
 use super::local::Local;
 use crate::graph::{Change, GraphPlan};
@@ -119,9 +119,9 @@ impl Default for Lists {
             dont_replicate: false,
             to_router: false,
             is_anonymous: false,
-            delay: Duration::from_millis(50),
-            timeout: Duration::from_secs(1),
-            interval: Duration::from_secs(5),
+            delay: finder::DISCOVERY_DELAY,
+            timeout: finder::DISCOVERY_TIMEOUT,
+            interval: finder::DISCOVERY_INTERVAL,
             waits_for_traffic: false,
         }
     }
