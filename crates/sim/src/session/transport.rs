@@ -253,11 +253,8 @@ impl Transport {
         let Some(mld) = &mut self.mld else { return };
         self.due.extend(mld.due.drain(..).map(|(at, node)| (at, Due::Membership(node))));
         for (cable, said) in std::mem::take(&mut mld.out) {
-            if let Some(arrival) = self.graph.carry(now, cable, said.len()) {
-                let to = To::Node(self.graph.end(cable));
-                let flight = Flight { to, payload: Payload::Membership(said) };
-                self.due.push((arrival, Due::Hop(cable, Box::new(flight))));
-            }
+            let flight = Flight { to: To::Node(self.graph.end(cable)), payload: Payload::Membership(said) };
+            self.put_on(now, cable, &flight);
         }
     }
 
@@ -560,27 +557,34 @@ impl Transport {
                 | Payload::Datagram(Heard { packet: Packet::Symbols { positions: range, .. }, .. }) => {
                     self.carry_run(now, cable, flight, range.clone());
                 }
-                _ => {
-                    if let Some(arrival) = self.graph.carry(now, cable, self.len(&flight.payload)) {
-                        self.due.push((arrival, Due::Hop(cable, Box::new(flight.clone()))));
-                    }
-                }
+                _ => self.put_on(now, cable, flight),
             }
         }
     }
 
+    /// Puts one packet on a cable.
+    fn put_on(&mut self, now: Instant, cable: usize, flight: &Flight) {
+        for arrival in self.graph.carry(now, cable, self.len(&flight.payload)).into_iter().flatten() {
+            self.due.push((arrival.at, Due::Hop(cable, Box::new(flight.clone()))));
+        }
+    }
+
+    /// Puts the packets of a run on a cable. Those that arrive one after the other arrive together, with the last of them.
     fn carry_run(&mut self, now: Instant, cable: usize, flight: &Flight, run: Range<u64>) {
         let mut open: Option<(Instant, Range<u64>)> = None;
         for block in each(&run, self.sizes.block_len) {
             let len = (block.end - block.start) as usize + self.sizes.headers;
-            open = match (self.graph.carry(now, cable, len), open) {
-                (Some(arrival), Some((_, piece))) => Some((arrival, piece.start..block.end)),
-                (Some(arrival), None) => Some((arrival, block)),
-                (None, piece) => {
+            let [first, again] = self.graph.carry(now, cable, len);
+            open = match (first, open) {
+                (Some(one), Some((_, piece))) if one.is_in_order => Some((one.at, piece.start..block.end)),
+                (Some(one), None) if one.is_in_order => Some((one.at, block.clone())),
+                (one, piece) => {
                     self.arrive_in_part(cable, flight, &run, piece);
+                    self.arrive_in_part(cable, flight, &run, one.map(|one| (one.at, block.clone())));
                     None
                 }
             };
+            self.arrive_in_part(cable, flight, &run, again.map(|again| (again.at, block)));
         }
         self.arrive_in_part(cable, flight, &run, open);
     }

@@ -930,8 +930,8 @@ impl<'a> World<'a> {
                 let link = &mut self.links[receiver];
                 let len = packet.len(Sizes::of(self.scenario));
                 let through = link.fits(len).then(|| link.squeeze(now, len)).flatten();
-                let arrivals = through.map(|through| link.carry(through)).into_iter().flatten();
-                arrivals.map(|arrival| (arrival, number, packet.clone())).collect()
+                let arrivals = through.map(|through| link.pass(through)).into_iter().flatten().flatten();
+                arrivals.map(|arrival| (arrival.at, number, packet.clone())).collect()
             }
             Packet::Blocks { file, range, content } => {
                 let runs = self.carry_blocks(now, receiver, number, range.clone());
@@ -962,10 +962,10 @@ impl<'a> World<'a> {
             let len = (end - start) as usize + Sizes::of(self.scenario).headers;
             let link = &mut self.links[receiver];
             let through = link.fits(len).then(|| link.squeeze(now, len)).flatten();
-            for arrival in through.map(|through| link.carry(through)).into_iter().flatten() {
+            for arrival in through.map(|through| link.pass(through)).into_iter().flatten().flatten() {
                 match arrivals.last_mut() {
-                    Some((time, _, run)) if *time == arrival && run.end == start => run.end = end,
-                    _ => arrivals.push((arrival, number, start..end)),
+                    Some((time, _, run)) if *time == arrival.at && run.end == start => run.end = end,
+                    _ => arrivals.push((arrival.at, number, start..end)),
                 }
             }
         }

@@ -13,8 +13,8 @@ use treecast_proto::{
     },
 };
 
-use super::{Faults, PACKET_BYTES, clock::Clock, lie::Teller, link::Losses};
-use crate::network::Loss;
+use super::{Faults, PACKET_BYTES, clock::Clock, lie::Teller};
+use crate::network::{Loss, Losses};
 
 /// The most packets that leave at once: a super-packet has 64 KiB at most.
 const MOST_PACKETS_A_RUN: usize = 43;

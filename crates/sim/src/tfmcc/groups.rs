@@ -15,13 +15,13 @@ use treecast_proto::{
 };
 
 use super::{
-    Faults, Forgery, Lie, PACKET_BYTES, SPAN,
+    Forgery, Lie, PACKET_BYTES, SPAN,
     auto::{PACE_BYTES, PROBE_KEY, run_len},
     lie::Teller,
-    link::{Link, Losses},
+    queue,
 };
 use crate::{
-    network::{Loss, generator},
+    network::{Link, Loss, Losses, generator},
     schedule::Schedule,
 };
 
@@ -157,7 +157,7 @@ impl<'a> World<'a> {
             |_| Group { machine: Sender::new(config), next_number: 0, wake: None, has_members: false };
         let link = |rate_bps: u64| {
             let product = (rate_bps as f64 / 8.0 * session.round_trip.as_secs_f64()) as u64;
-            let mut link = Link::new(product.max(8 * u64::from(PACKET_BYTES)), &Faults::default());
+            let mut link = queue(product.max(8 * u64::from(PACKET_BYTES)));
             link.set_rate(rate_bps);
             link
         };
@@ -306,7 +306,7 @@ impl<'a> World<'a> {
         }
         let packets = Arrived { first: there.next_number, count, marked: false };
         there.next_number = there.next_number.wrapping_add(count);
-        let left_at = (0..count).filter_map(|_| self.trunk.carry(now, PACKET_BYTES.into())).last();
+        let left_at = (0..count).filter_map(|_| self.trunk.squeeze(now, PACKET_BYTES as usize)).last();
         if let Some(left_at) = left_at {
             (0..self.members.len()).for_each(|host| self.carry(left_at, host, group, packets));
         }
@@ -317,7 +317,7 @@ impl<'a> World<'a> {
         let number = there.next_number;
         there.next_number = number.wrapping_add(1);
         let bytes = if pace.probe.is_some() { PACKET_BYTES.into() } else { PACE_BYTES };
-        let Some(left_at) = self.trunk.carry(now, bytes) else { return };
+        let Some(left_at) = self.trunk.squeeze(now, bytes as usize) else { return };
         for host in 0..self.members.len() {
             if let Some(at) = self.pass(left_at, host, group, bytes) {
                 let at = at + self.session.round_trip / 2;
@@ -350,7 +350,7 @@ impl<'a> World<'a> {
         if member.group != group && !is_left {
             return None;
         }
-        member.link.carry(now, bytes).filter(|_| !member.losses.loses(&mut self.random))
+        member.link.squeeze(now, bytes as usize).filter(|_| !member.losses.loses(&mut self.random))
     }
 
     fn poll_sender(&mut self, now: Instant, group: u8) {

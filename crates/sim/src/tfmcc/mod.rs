@@ -9,7 +9,6 @@ mod clock;
 mod cubic;
 pub mod groups;
 mod lie;
-mod link;
 mod local;
 mod slow_start;
 mod world;
@@ -18,7 +17,8 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use treecast_proto::tfmcc::{Cause, Control};
 
-use crate::network::Loss;
+pub use crate::network::Policer;
+use crate::network::{Link, Loss, Narrow, Path, generator};
 
 pub(crate) use cubic::Cubic;
 pub use lie::{Forgery, Lie};
@@ -117,11 +117,10 @@ impl Default for Faults {
     }
 }
 
-/// A token bucket that drops what it has no tokens for.
-#[derive(Debug, Clone, Copy)]
-pub struct Policer {
-    pub rate_bps: u64,
-    pub burst_bytes: u64,
+/// Creates a link with a queue of so many bytes, without delay or loss, whose rate is still to be set.
+fn queue(queue_bytes: u64) -> Link {
+    let narrow = Narrow { queue_bytes, ..Narrow::new(0, Duration::ZERO) };
+    Link::new(Path::clean(Duration::ZERO), generator(0, 0)).with_narrow(Some(narrow))
 }
 
 /// The results of one flow, in spans of [`SPAN`].

@@ -15,10 +15,13 @@ use super::{
     auto::{Auto, PACE_BYTES, Plan, run_len},
     bbr::Bbr,
     cubic::{Acknowledgement, Cubic},
-    link::{Link, Losses},
     local::{Body, Local, Sent},
+    queue,
 };
-use crate::{network::generator, schedule::Schedule};
+use crate::{
+    network::{Link, Losses, generator},
+    schedule::Schedule,
+};
 
 /// The longest random delay of a packet in a host. Without it, flows would meet the same places of a full queue
 /// again and again.
@@ -108,7 +111,7 @@ impl<'a> World<'a> {
         Self {
             scenario,
             schedule,
-            link: Link::new(scenario.queue_bytes, &scenario.faults),
+            link: queue(scenario.queue_bytes).with_policer(scenario.faults.policer),
             nodes: (0..flows).map(|_| None).collect(),
             figures: vec![figures; flows],
             wakes: vec![Vec::new(); flows],
@@ -334,7 +337,7 @@ impl<'a> World<'a> {
         let mut whole: Option<(Arrived, Instant)> = None;
         for _ in 0..packets {
             let first = self.auto(flow).take_number();
-            let marked = self.link.marks(now);
+            let marked = self.marks(now);
             let left_at = self.carry(now, flow, u64::from(PACKET_BYTES));
             let left_at = left_at.filter(|_| !self.losses.loses(&mut self.random));
             whole = match (whole, left_at) {
@@ -358,13 +361,19 @@ impl<'a> World<'a> {
     fn send_pace(&mut self, now: Instant, flow: usize, pace: Pace) {
         let first = self.auto(flow).take_number();
         let is_probe = pace.probe.is_some();
-        let marked = is_probe && self.link.marks(now);
+        let marked = is_probe && self.marks(now);
         let bytes = if is_probe { PACKET_BYTES.into() } else { PACE_BYTES };
         let left_at = self.carry(now, flow, bytes);
         if let Some(left_at) = left_at.filter(|_| !self.losses.loses(&mut self.random)) {
             let at = left_at + self.scenario.round_trip_of(flow) / 2;
             self.schedule.at(at, Event::Paced(flow, pace, Arrived { first, count: 1, marked }));
         }
+    }
+
+    /// Whether the queue marks a packet that comes now.
+    fn marks(&self, now: Instant) -> bool {
+        let faults = &self.scenario.faults;
+        faults.marks_all || faults.marks_above.is_some_and(|above| self.link.fullness(now) > above)
     }
 
     fn deliver(&mut self, flow: usize, run: Option<(Arrived, Instant)>) {
@@ -474,7 +483,7 @@ impl<'a> World<'a> {
     }
 
     fn carry(&mut self, now: Instant, flow: usize, bytes: u64) -> Option<Instant> {
-        let left_at = self.link.carry(now, bytes);
+        let left_at = self.link.squeeze(now, bytes as usize);
         let span = |at: Instant| (at.as_nanos() / SPAN.as_nanos() as u64) as usize;
         if let Some(span) = left_at.and_then(|at| self.figures[flow].spans.get_mut(span(at))) {
             span.passed_bytes += bytes;

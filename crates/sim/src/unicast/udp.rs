@@ -171,8 +171,8 @@ impl World {
             let reply = Reply::new(self.stage.header, start, (end - start) as u16).expect("within the file");
             let len = 48 + Reply::HEADER_LEN + (end - start) as usize;
             self.free_at = self.free_at.max(now) + transmission_time(len, self.rate_bps);
-            for arrival in self.clients[number].from_server.carry(now) {
-                self.stage.schedule.at(arrival, Event::Reply(number, reply));
+            for arrival in self.clients[number].from_server.pass(now).into_iter().flatten() {
+                self.stage.schedule.at(arrival.at, Event::Reply(number, reply));
             }
             start = end;
             if start >= range.end {
@@ -212,8 +212,8 @@ impl World {
     fn carry_out(&mut self, now: Instant, number: usize, transmit: ClientTransmit) {
         match transmit {
             ClientTransmit::Request(request) => {
-                for arrival in self.clients[number].to_server.carry(now) {
-                    self.stage.schedule.at(arrival, Event::Request(number, request));
+                for arrival in self.clients[number].to_server.pass(now).into_iter().flatten() {
+                    self.stage.schedule.at(arrival.at, Event::Request(number, request));
                 }
                 self.stage.note(
                     Node::Receiver(number),
