@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     graph::{Change, Graph, To},
-    tcp::{self, Acknowledgement, Segment, Tcp},
+    tcp::{self, Acknowledgement, Cubic, Segment, Tcp},
 };
 
 /// An end of a connection, or the direction that begins there.
@@ -98,7 +98,8 @@ pub(super) struct Transport {
     receiver_at: Vec<Option<usize>>,
     /// Whether each receiver is served by copies.
     present: Vec<bool>,
-    connections: Vec<Option<Box<Connection>>>,
+    /// The connections between the sender and each receiver, the sender's direction first.
+    connections: Vec<Option<Box<[Tcp<Said>; 2]>>>,
     names: Names,
     /// The routers that speak MEADcast and Xcast, by node.
     speakers: BTreeMap<usize, Speaker>,
@@ -116,14 +117,6 @@ struct Names {
     nodes: BTreeMap<Ipv6Addr, usize>,
     /// The address of each router.
     routers: BTreeMap<usize, Ipv6Addr>,
-}
-
-/// A connection between the sender and a receiver. Each pair has the sender's direction first.
-#[derive(Debug)]
-struct Connection {
-    ways: [Tcp<Said>; 2],
-    /// Whether a timer is set for each direction.
-    has_timer: [bool; 2],
 }
 
 impl Transport {
@@ -280,8 +273,8 @@ impl Transport {
     pub(super) fn connect(&mut self, now: Instant, of: usize) {
         let (there, back) = (self.receivers[of], self.sender);
         let round_trip = self.graph.delay(there, back) + self.graph.delay(back, there);
-        let ways = [Tcp::new(now, round_trip), Tcp::new(now, round_trip)];
-        self.connections[of] = Some(Box::new(Connection { ways, has_timer: [false; 2] }));
+        let way = || Tcp::new(Box::new(Cubic::new(now)), round_trip);
+        self.connections[of] = Some(Box::new([way(), way()]));
     }
 
     /// Sends a packet to a group.
@@ -383,7 +376,7 @@ impl Transport {
     /// Writes on a connection. Blocks become a segment each.
     pub(super) fn write(&mut self, now: Instant, of: usize, from: End, said: Said) {
         let Some(connection) = self.connections[of].as_mut() else { return };
-        let way = &mut connection.ways[from as usize];
+        let way = &mut connection[from as usize];
         match said {
             Said::Packet(Packet::Blocks { file, range, content }) => {
                 let blocks = each(&range, self.sizes.block_len);
@@ -408,7 +401,7 @@ impl Transport {
 
     /// The number of segments from the sender to a receiver that wait for the network.
     pub(super) fn backlog(&self, of: usize) -> usize {
-        self.connections[of].as_ref().map_or(0, |connection| connection.ways[0].backlog())
+        self.connections[of].as_ref().map_or(0, |connection| connection[0].backlog())
     }
 
     pub(super) fn handle(&mut self, now: Instant, due: Due) {
@@ -428,15 +421,11 @@ impl Transport {
             }
             Due::Timer(of, from) => {
                 let Some(connection) = self.connections[of].as_mut() else { return };
-                connection.has_timer[from as usize] = false;
-                let way = &mut connection.ways[from as usize];
-                if way.deadline().is_some_and(|deadline| deadline <= now) {
-                    way.time_out(now);
-                }
+                connection[from as usize].handle_timer(now);
                 self.poll(now, of, from);
             }
             Due::Acknowledge(of, from) => {
-                let way = self.connections[of].as_mut().map(|connection| &mut connection.ways[from as usize]);
+                let way = self.connections[of].as_mut().map(|connection| &mut connection[from as usize]);
                 if let Some(acknowledgement) = way.and_then(Tcp::acknowledge) {
                     self.acknowledge(now, of, from, acknowledgement);
                 }
@@ -448,12 +437,9 @@ impl Transport {
     fn poll(&mut self, now: Instant, of: usize, from: End) {
         let (node, to) = self.ends(of, from);
         while let Some(connection) = self.connections[of].as_mut() {
-            let way = &mut connection.ways[from as usize];
+            let way = &mut connection[from as usize];
             let Some(segment) = way.poll(now) else {
-                if let Some(deadline) = way.deadline().filter(|_| !connection.has_timer[from as usize]) {
-                    connection.has_timer[from as usize] = true;
-                    self.due.push((deadline, Due::Timer(of, from)));
-                }
+                self.due.extend(way.set_timer(now).map(|at| (at, Due::Timer(of, from))));
                 break;
             };
             self.forward(now, node, None, &Flight { to, payload: Payload::Segment(of, from, segment) });
@@ -526,7 +512,7 @@ impl Transport {
             Payload::Segment(of, from, segment) => self.read(now, of, from, segment),
             Payload::Acknowledgement(of, from, acknowledgement) => {
                 if let Some(connection) = self.connections[of].as_mut() {
-                    connection.ways[from as usize].acknowledged(now, acknowledgement);
+                    connection[from as usize].acknowledged(now, acknowledgement);
                     self.poll(now, of, from);
                 }
             }
@@ -535,7 +521,7 @@ impl Transport {
 
     fn read(&mut self, now: Instant, of: usize, from: End, segment: Segment<Said>) {
         let Some(connection) = self.connections[of].as_mut() else { return };
-        let way = &mut connection.ways[from as usize];
+        let way = &mut connection[from as usize];
         let had_some = way.has_unacknowledged();
         let (read, acknowledgement) = way.receive(segment);
         if way.has_unacknowledged() && !had_some {

@@ -4,28 +4,21 @@
 //! the group, and without TCP's own behaviour (the lab has that). And there are no queues on the way back.
 
 mod auto;
-mod bbr;
 mod clock;
-mod cubic;
 pub mod groups;
 mod lie;
 mod local;
-mod slow_start;
 mod world;
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use treecast_proto::tfmcc::{Cause, Control};
 
-pub use crate::network::Policer;
 use crate::network::{Link, Loss, Narrow, Path, generator};
+pub use crate::{network::Policer, tcp::PACKET_BYTES};
 
-pub(crate) use cubic::Cubic;
 pub use lie::{Forgery, Lie};
 pub use world::run;
-
-/// Length of every full packet in bytes, with its IP header.
-pub const PACKET_BYTES: u32 = 1500;
 
 /// A flow that shares the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

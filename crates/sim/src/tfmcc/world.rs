@@ -13,14 +13,13 @@ use treecast_proto::{
 use super::{
     Figures, Flow, PACKET_BYTES, SPAN, Scenario,
     auto::{Auto, PACE_BYTES, Plan, run_len},
-    bbr::Bbr,
-    cubic::{Acknowledgement, Cubic},
     local::{Body, Local, Sent},
     queue,
 };
 use crate::{
     network::{Link, Losses, generator},
     schedule::Schedule,
+    tcp::{self, Acknowledgement, Bbr, Congestion, Cubic, Segment, Tcp},
 };
 
 /// The longest random delay of a packet in a host. Without it, flows would meet the same places of a full queue
@@ -33,9 +32,6 @@ const BESIDE: Duration = Duration::from_millis(1);
 
 /// How long what is lacking waits to be told: packets that were overtaken may still come.
 const GATHER: Duration = Duration::from_millis(20);
-
-/// The longest time for which an acknowledgement is delayed (Linux).
-const DELAYED: Duration = Duration::from_millis(40);
 
 #[derive(Debug)]
 enum Event {
@@ -53,8 +49,13 @@ enum Event {
     Report(usize, usize, PaceReport),
     /// A receiver's request for what it lacks is at the sender.
     Ask(usize, usize),
+    /// A segment of a TCP connection is at its receiver, and an acknowledgement at its sender.
+    Segment(usize, Segment<()>),
     Acknowledge(usize, Acknowledgement),
-    WatchTimeout(usize),
+    /// An acknowledgement has waited long enough for a second segment.
+    Delayed(usize),
+    /// The timer of a TCP sender goes off.
+    Timer(usize),
     /// A packet of local groups is at a host: from whom, to whom, and what.
     Heard(usize, usize, (usize, Address), Body),
     WakeHost(usize, usize),
@@ -63,8 +64,7 @@ enum Event {
 enum Node {
     Local(Box<Local>),
     Auto(Box<Auto>),
-    Cubic(Box<Cubic>),
-    Bbr(Box<Bbr>),
+    Tcp(Box<Tcp<()>>),
 }
 
 struct World<'a> {
@@ -141,10 +141,7 @@ impl<'a> World<'a> {
             Event::WakeSender(flow) => {
                 if self.sender_wakes[flow] == Some(now) {
                     self.sender_wakes[flow] = None;
-                    match &self.nodes[flow] {
-                        Some(Node::Bbr(_)) => self.send_window(now, flow),
-                        _ => self.poll_sender(now, flow),
-                    }
+                    self.poll_sender(now, flow);
                 }
             }
             Event::Arrive(flow, packets) => {
@@ -175,15 +172,19 @@ impl<'a> World<'a> {
                 self.auto(flow).ask(now, receiver);
                 self.poll_sender(now, flow);
             }
+            Event::Segment(flow, segment) => self.read(now, flow, segment),
             Event::Acknowledge(flow, acknowledgement) => {
-                match &mut self.nodes[flow] {
-                    Some(Node::Cubic(cubic)) => cubic.acknowledged(now, acknowledgement),
-                    Some(Node::Bbr(bbr)) => bbr.acknowledged(now, acknowledgement.number),
-                    _ => {}
-                }
+                self.tcp(flow).acknowledged(now, acknowledgement);
                 self.send_window(now, flow);
             }
-            Event::WatchTimeout(flow) => self.watch_timeout(now, flow),
+            Event::Delayed(flow) => {
+                let acknowledgement = self.tcp(flow).acknowledge();
+                self.acknowledge(now, flow, acknowledgement);
+            }
+            Event::Timer(flow) => {
+                self.tcp(flow).handle_timer(now);
+                self.send_window(now, flow);
+            }
             Event::Heard(flow, host, way, body) => {
                 if let Some(Node::Local(local)) = &mut self.nodes[flow] {
                     local.hear(now, host, way, body);
@@ -240,25 +241,23 @@ impl<'a> World<'a> {
 
     fn start(&mut self, now: Instant, flow: usize) {
         match self.scenario.flows[flow].0 {
-            Flow::Cubic => {
-                self.nodes[flow] = Some(Node::Cubic(Box::new(Cubic::new(now))));
-                self.send_window(now, flow);
-                self.watch_timeout(now, flow);
-            }
+            Flow::Cubic => self.start_tcp(now, flow, Box::new(Cubic::new(now))),
+            Flow::Bbr => self.start_tcp(now, flow, Box::new(Bbr::new(now))),
             Flow::Local { receivers } => {
                 let local = Local::new(flow, receivers, self.scenario.seed);
                 self.nodes[flow] = Some(Node::Local(Box::new(local)));
                 self.wakes[flow] = vec![None; receivers + 1];
                 (0..=receivers).for_each(|host| self.poll_host(now, flow, host));
             }
-            Flow::Bbr => {
-                self.nodes[flow] = Some(Node::Bbr(Box::new(Bbr::new(now))));
-                self.send_window(now, flow);
-                self.watch_timeout(now, flow);
-            }
             Flow::Auto { receivers } => self.start_auto(now, flow, self.scenario.control, receivers),
             Flow::Model { receivers } => self.start_auto(now, flow, Control::Model, receivers),
         }
+    }
+
+    fn start_tcp(&mut self, now: Instant, flow: usize, congestion: Box<dyn Congestion>) {
+        let tcp = Tcp::new(congestion, self.scenario.round_trip_of(flow));
+        self.nodes[flow] = Some(Node::Tcp(Box::new(tcp)));
+        self.send_window(now, flow);
     }
 
     fn start_auto(&mut self, now: Instant, flow: usize, control: Control, receivers: usize) {
@@ -288,6 +287,13 @@ impl<'a> World<'a> {
         match &mut self.nodes[flow] {
             Some(Node::Auto(auto)) => auto,
             _ => unreachable!("only flows of auto have such events"),
+        }
+    }
+
+    fn tcp(&mut self, flow: usize) -> &mut Tcp<()> {
+        match &mut self.nodes[flow] {
+            Some(Node::Tcp(tcp)) => tcp,
+            _ => unreachable!("only TCP connections have such events"),
         }
     }
 
@@ -430,56 +436,42 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Sends what a TCP connection may send. It always has something.
     fn send_window(&mut self, now: Instant, flow: usize) {
-        while let Some(number) = self.next_of_window(now, flow) {
+        loop {
+            let tcp = self.tcp(flow);
+            if tcp.backlog() == 0 {
+                tcp.write(());
+            }
+            let Some(segment) = tcp.poll(now) else { break };
             let left_at = self.carry(now, flow, u64::from(PACKET_BYTES));
             if let Some(left_at) = left_at.filter(|_| !self.losses.loses(&mut self.random)) {
-                self.receive(left_at, flow, number);
+                let at = left_at + self.scenario.round_trip_of(flow) / 2;
+                self.schedule.at(at, Event::Segment(flow, segment));
             }
         }
-        if let Some(Node::Bbr(bbr)) = &self.nodes[flow]
-            && bbr.next_at() > now
-            && self.sender_wakes[flow] != Some(bbr.next_at())
-        {
-            self.sender_wakes[flow] = Some(bbr.next_at());
-            self.schedule.at(bbr.next_at(), Event::WakeSender(flow));
+        if let Some(at) = self.tcp(flow).set_timer(now) {
+            self.schedule.at(at, Event::Timer(flow));
         }
     }
 
-    fn next_of_window(&mut self, now: Instant, flow: usize) -> Option<u64> {
-        match &mut self.nodes[flow] {
-            Some(Node::Cubic(cubic)) => cubic.send(now),
-            Some(Node::Bbr(bbr)) => bbr.send(now),
-            _ => None,
+    fn read(&mut self, now: Instant, flow: usize, segment: Segment<()>) {
+        let tcp = self.tcp(flow);
+        let had_some = tcp.has_unacknowledged();
+        let (_, acknowledgement) = tcp.receive(segment);
+        if tcp.has_unacknowledged() && !had_some {
+            self.schedule.at(now + tcp::DELAYED, Event::Delayed(flow));
         }
+        self.acknowledge(now, flow, acknowledgement);
     }
 
-    /// Delivers a TCP packet from the link. CUBIC's is acknowledged together with the next one, or after a delay.
-    fn receive(&mut self, left_at: Instant, flow: usize, number: u64) {
+    /// Acknowledgements keep their order on the way back.
+    fn acknowledge(&mut self, now: Instant, flow: usize, acknowledgement: Option<Acknowledgement>) {
+        let Some(acknowledgement) = acknowledgement else { return };
         let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
-        let back_at = left_at + self.scenario.round_trip_of(flow);
-        let alone = Acknowledgement { number, before: None };
-        let acknowledgement = match &mut self.nodes[flow] {
-            Some(Node::Cubic(cubic)) => cubic.received(number),
-            _ => Some(alone),
-        };
-        match acknowledgement {
-            Some(acknowledgement) => {
-                self.acknowledged[flow] = self.acknowledged[flow].max(back_at + jitter);
-                self.schedule.at(self.acknowledged[flow], Event::Acknowledge(flow, acknowledgement));
-            }
-            None => self.schedule.at(back_at + DELAYED, Event::Acknowledge(flow, alone)),
-        }
-    }
-
-    fn watch_timeout(&mut self, now: Instant, flow: usize) {
-        match &mut self.nodes[flow] {
-            Some(Node::Cubic(cubic)) if cubic.deadline() <= now => cubic.time_out(now),
-            Some(Node::Bbr(bbr)) if bbr.deadline() <= now => bbr.time_out(now),
-            _ => {}
-        }
-        self.send_window(now, flow);
-        self.schedule.at(now + Duration::from_millis(50), Event::WatchTimeout(flow));
+        let back_at = now + self.scenario.round_trip_of(flow) / 2 + jitter;
+        self.acknowledged[flow] = self.acknowledged[flow].max(back_at);
+        self.schedule.at(self.acknowledged[flow], Event::Acknowledge(flow, acknowledgement));
     }
 
     fn carry(&mut self, now: Instant, flow: usize, bytes: u64) -> Option<Instant> {
