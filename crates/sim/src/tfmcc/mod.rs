@@ -8,17 +8,20 @@ mod clock;
 pub mod groups;
 mod lie;
 mod local;
-mod world;
+mod shared_link;
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
-use treecast_proto::tfmcc::{Cause, Control};
+use treecast_proto::{
+    Instant,
+    tfmcc::{Cause, Control},
+};
 
 use crate::network::{Link, Loss, Narrow, Path, generator};
 pub use crate::{network::Policer, tcp::PACKET_BYTES};
 
 pub use lie::{Forgery, Lie};
-pub use world::run;
+pub use shared_link::run;
 
 /// A flow that shares the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +111,11 @@ impl Default for Faults {
             forgery: Forgery::None,
         }
     }
+}
+
+/// The last moment of a run of this length.
+fn end_after(length: Duration) -> Instant {
+    Instant::ZERO + length.saturating_sub(Duration::from_nanos(1))
 }
 
 /// Creates a link with a queue of so many bytes, without delay or loss, whose rate is still to be set.

@@ -12,13 +12,13 @@ use treecast_proto::unicast::{ClientEvent, StorageReport, StorageTask};
 use treecast_wire::unicast::FileHeader;
 
 use crate::{
-    schedule::Schedule,
     session::{
         Fault,
         scenario::{draw_fault, pick},
         storage::{Storage, hash_of},
     },
     trace::{Entry, Node, Trace},
+    world::Agenda,
 };
 
 /// The time that hashing takes.
@@ -35,19 +35,19 @@ const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Time, future events, the trace, and the file.
 struct Stage<E> {
-    schedule: Schedule<E>,
+    agenda: Agenda<Node, E>,
     trace: Trace,
     file: Vec<u8>,
     header: FileHeader,
 }
 
 impl<E> Stage<E> {
-    fn new(file: Vec<u8>, schedule: Schedule<E>, verbose: bool) -> Self {
-        Self { schedule, trace: Trace::new(verbose), header: header(&file), file }
+    fn new(file: Vec<u8>, agenda: Agenda<Node, E>, verbose: bool) -> Self {
+        Self { agenda, trace: Trace::new(verbose), header: header(&file), file }
     }
 
     fn note(&mut self, node: Node, verb: &'static str, range: Range<u64>) {
-        let now = self.schedule.now();
+        let now = self.agenda.now();
         self.trace.add(Entry { now, node, verb, object: INDEX, start: range.start, end: range.end });
     }
 
@@ -62,7 +62,7 @@ impl<E> Stage<E> {
         let (verb, range) = verb(&task);
         self.note(Node::Receiver(number), verb, range);
         if task == StorageTask::Hash {
-            self.schedule.at(self.schedule.now() + HASHING, hashed);
+            self.agenda.at(self.agenda.now() + HASHING, hashed);
         }
         copy.carry_out(task, &self.file)
     }

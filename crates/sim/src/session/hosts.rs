@@ -1,4 +1,4 @@
-//! The event loop of one run.
+//! The hosts of a session, the network between them, and what happens to them.
 
 use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
 
@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     network::{Connection, Link, generator},
-    schedule::Schedule,
-    trace::Trace,
+    trace::{Node, Trace},
+    world::{self, Agenda, Scene},
 };
 
 /// More events than this are a run that goes round in circles.
@@ -114,7 +114,7 @@ pub struct Figures {
 }
 
 #[derive(Debug)]
-enum Event {
+pub(super) enum Event {
     Send(usize),
     Withdraw(u32),
     /// A carousel's sender checks who listens.
@@ -142,8 +142,6 @@ enum Event {
     /// A receiver has read an older version.
     Seeded(usize, FileId, Vec<Range<u64>>),
     Respond(usize, FileId),
-    WakeSender,
-    WakeReceiver(usize),
     /// Something on the way through the network.
     Transport(Due),
     /// Something happens to a cable: its place in the list.
@@ -154,9 +152,9 @@ enum Event {
 }
 
 #[derive(Debug)]
-pub(super) struct World<'a> {
+pub(super) struct Hosts<'a> {
     scenario: &'a Scenario,
-    schedule: Schedule<Event>,
+    agenda: Agenda<Node, Event>,
     trace: Trace,
     sender: SenderNode,
     /// The receivers. `None` before one joins.
@@ -172,7 +170,6 @@ pub(super) struct World<'a> {
     figures: Figures,
     faults: Vec<String>,
     local: LocalRun,
-    wakes: Wakes,
 }
 
 /// The state of a session with local groups.
@@ -186,14 +183,36 @@ struct LocalRun {
     deaths: (Deaths, Instant),
 }
 
-/// The times of the next wake-ups. Later ones that were planned before are ignored.
-#[derive(Debug)]
-struct Wakes {
-    sender_at: Option<Instant>,
-    receivers_at: Vec<Option<Instant>>,
+impl Scene for Hosts<'_> {
+    type Node = Node;
+    type Event = Event;
+
+    fn agenda(&mut self) -> &mut Agenda<Node, Event> {
+        &mut self.agenda
+    }
+
+    fn happen(&mut self, now: Instant, event: Event) {
+        self.event(now, event);
+    }
+
+    fn wake(&mut self, _: Instant, node: Node) {
+        match node {
+            Node::Sender => self.pump_sender(),
+            Node::Receiver(number) => {
+                if self.receivers[number].as_ref().is_some_and(|receiver| !receiver.dead) {
+                    self.pump_receiver(number);
+                }
+            }
+        }
+    }
+
+    /// A session in a star goes on until nothing more happens, so that nothing is done after its end.
+    fn is_over(&self) -> bool {
+        self.transport.is_some() && self.has_ended()
+    }
 }
 
-impl<'a> World<'a> {
+impl<'a> Hosts<'a> {
     pub(super) fn new(scenario: &'a Scenario, verbose: bool) -> Self {
         let links = scenario.receivers.iter().enumerate();
         let links = links.map(|(number, plan)| {
@@ -203,7 +222,7 @@ impl<'a> World<'a> {
         let count = scenario.receivers.len();
         let mut world = Self {
             scenario,
-            schedule: Schedule::default(),
+            agenda: Agenda::default(),
             trace: Trace::new(verbose),
             sender: SenderNode::new(scenario),
             receivers: (0..count).map(|_| None).collect(),
@@ -216,7 +235,6 @@ impl<'a> World<'a> {
             local: LocalRun { loads: vec![(0, 0); count], ..LocalRun::default() },
             listens: BTreeMap::new(),
             numbers: vec![0; scenario.slower_rates_bps.len() + 1],
-            wakes: Wakes { sender_at: None, receivers_at: vec![None; count] },
             figures: Figures::default(),
             faults: Vec::new(),
         };
@@ -230,38 +248,38 @@ impl<'a> World<'a> {
             return self.plan_placed(placed);
         }
         for (number, plan) in self.scenario.receivers.iter().enumerate() {
-            self.schedule.at(at(plan.join_at + plan.control_delay), Event::Join(number));
+            self.agenda.at(at(plan.join_at + plan.control_delay), Event::Join(number));
             for (time, group) in plan.moves.iter().flatten() {
-                self.schedule.at(at(*time + plan.control_delay), Event::Move(number, *group));
+                self.agenda.at(at(*time + plan.control_delay), Event::Move(number, *group));
             }
             if let Some((time, how)) = plan.leave {
-                self.schedule.at(at(time + plan.control_delay), Event::Leave(number, how));
+                self.agenda.at(at(time + plan.control_delay), Event::Leave(number, how));
             }
         }
         for (position, plan) in self.scenario.objects.iter().enumerate() {
             match self.scenario.carousel {
                 Some(_) => {
                     let hashed_at = at(HASHING * (position as u32 + 1));
-                    self.schedule.at(hashed_at, Event::SenderHashed(position as u32));
+                    self.agenda.at(hashed_at, Event::SenderHashed(position as u32));
                 }
-                None => self.schedule.at(at(plan.send_at), Event::Send(position)),
+                None => self.agenda.at(at(plan.send_at), Event::Send(position)),
             }
             if let Some(time) = plan.withdraw_at {
-                self.schedule.at(at(time), Event::Withdraw(position as u32));
+                self.agenda.at(at(time), Event::Withdraw(position as u32));
             }
         }
         match self.scenario.carousel {
             Some(carousel) => {
                 if carousel.forger.is_some() {
-                    self.schedule.at(Instant::ZERO, Event::Forge);
+                    self.agenda.at(Instant::ZERO, Event::Forge);
                 }
             }
-            None => self.schedule.at(at(self.scenario.close_at), Event::CloseSender),
+            None => self.agenda.at(at(self.scenario.close_at), Event::CloseSender),
         }
         if self.scenario.is_forged {
             for (time, receiver, packet) in forger::packets(self.scenario) {
                 let heard = Heard { group: None, number: 0, packet, is_own: false, from: None };
-                self.schedule.at(at(time), Event::ToSocket(receiver, heard));
+                self.agenda.at(at(time), Event::ToSocket(receiver, heard));
             }
         }
     }
@@ -271,25 +289,24 @@ impl<'a> World<'a> {
         for (number, plan) in self.scenario.receivers.iter().enumerate() {
             let shakes_hands = self.round_trip(number) * 3;
             let join_at = plan.join_at + placed.starting + shakes_hands;
-            self.schedule.at(Instant::ZERO + join_at, Event::Join(number));
+            self.agenda.at(Instant::ZERO + join_at, Event::Join(number));
         }
         if placed.local.is_some() {
-            self.wakes.sender_at = Some(Instant::ZERO);
-            self.schedule.at(Instant::ZERO, Event::WakeSender);
+            self.agenda.wake(Node::Sender, Instant::ZERO);
         }
         if self.scenario.carousel.is_some() {
             for index in 0..self.scenario.objects.len() as u32 {
-                self.schedule.at(Instant::ZERO, Event::SenderHashed(index));
+                self.agenda.at(Instant::ZERO, Event::SenderHashed(index));
             }
             self.begin_changes(placed);
         }
-        self.schedule.at(Instant::ZERO, Event::Sample);
+        self.agenda.at(Instant::ZERO, Event::Sample);
         self.arrivals(Instant::ZERO);
     }
 
     fn begin_changes(&mut self, placed: &Placed) {
         for (position, (time, ..)) in placed.changes.iter().enumerate() {
-            self.schedule.at(self.schedule.now() + *time, Event::Change(position));
+            self.agenda.at(self.agenda.now() + *time, Event::Change(position));
         }
     }
 
@@ -305,17 +322,11 @@ impl<'a> World<'a> {
     pub(super) fn run(mut self) -> Run {
         let deadline = Instant::ZERO + self.scenario.deadline();
         let is_placed = self.transport.is_some();
-        let mut events = 0;
-        while let Some(event) = self.schedule.take() {
-            if is_placed && (self.schedule.now() > deadline || self.is_over()) {
-                break;
-            }
-            events += u64::from(!is_placed);
-            if (self.schedule.now() > deadline && !self.is_over()) || events > MAX_EVENTS {
-                self.faults.push(format!("not over at {} after {events} events", self.schedule.now()));
-                break;
-            }
-            self.event(event);
+        let most_events = if is_placed { u64::MAX } else { MAX_EVENTS };
+        let end = world::run(&mut self, deadline, most_events);
+        // What is lacking in a network is what is measured.
+        if !is_placed && end != world::End::Over && !(end == world::End::Late && self.has_ended()) {
+            self.faults.push(format!("not over at {}: {end:?}", self.agenda.now()));
         }
         self.figures();
         self.sample();
@@ -355,7 +366,8 @@ impl<'a> World<'a> {
         Run { trace, faults, complete_receivers, figures, receivers, samples }
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether the session has ended at everybody who is still there.
+    fn has_ended(&self) -> bool {
         if self.transport.is_some() {
             let has_ended = |receiver: &Option<ReceiverNode>| {
                 receiver.as_ref().is_some_and(|one| one.outcome.closed || one.dead)
@@ -367,14 +379,13 @@ impl<'a> World<'a> {
             && self.receivers.iter().flatten().all(|receiver| receiver.outcome.closed || receiver.dead)
     }
 
-    fn event(&mut self, event: Event) {
-        let now = self.schedule.now();
+    fn event(&mut self, now: Instant, event: Event) {
         match event {
             Event::Send(position) => {
                 self.sender.send(now, position);
                 if self.scenario.by_difference {
                     let hashed = Event::SenderHashed(position as u32);
-                    self.schedule.at(now + self.scenario.hashing, hashed);
+                    self.agenda.at(now + self.scenario.hashing, hashed);
                 }
             }
             Event::Withdraw(index) => {
@@ -395,8 +406,6 @@ impl<'a> World<'a> {
                 let (file, hash) = (self.file(index), self.sender.hash(index));
                 self.sender.machine.handle(now, SenderInput::Hashed { file, hash });
             }
-            Event::WakeSender if self.wakes.sender_at != Some(now) => return,
-            Event::WakeSender => self.wakes.sender_at = None,
             Event::ToSocket(number, heard) => return self.arrive_at_socket(now, number, heard),
             Event::Transport(due) => {
                 if let Some(transport) = &mut self.transport {
@@ -420,11 +429,6 @@ impl<'a> World<'a> {
             Event::ReceiverDecoded(number, ..) | Event::ReceiverChecked(number, ..) => *number,
             Event::Move(number, _) | Event::Seeded(number, ..) => *number,
             Event::ClosedAtReceiver(number) | Event::Respond(number, _) => *number,
-            Event::WakeReceiver(number) if self.wakes.receivers_at[*number] != Some(now) => return,
-            Event::WakeReceiver(number) => {
-                self.wakes.receivers_at[*number] = None;
-                *number
-            }
             _ => return,
         };
         let Some(receiver) = self.receivers[number].as_mut().filter(|receiver| !receiver.dead) else {
@@ -459,7 +463,7 @@ impl<'a> World<'a> {
                 let delay = self.scenario.receivers[number].control_delay;
                 match &mut self.transport {
                     Some(transport) => transport.write(now, number, End::Receiver, Said::Close),
-                    None => self.schedule.at(now + delay, Event::ClosedAtSender(number)),
+                    None => self.agenda.at(now + delay, Event::ClosedAtSender(number)),
                 }
             }
             _ => {}
@@ -479,7 +483,7 @@ impl<'a> World<'a> {
         if let Some(placed) = self.scenario.network.as_deref() {
             self.join_placed(now, number, placed);
         } else if self.scenario.carousel.is_some() {
-            self.schedule.at(now + carousel::REPORT, Event::Listeners);
+            self.agenda.at(now + carousel::REPORT, Event::Listeners);
         } else {
             let random = generator(self.scenario.seed, CONTROL_STREAM + number as u64);
             let connection = Connection::new(plan.control_delay, plan.control_rate_bps)
@@ -509,8 +513,7 @@ impl<'a> World<'a> {
         if self.scenario.carousel.is_some() && self.local.has_begun {
             // The carousel may have stopped when the last receiver before this one had everything.
             self.sender.listeners(now, true);
-            self.wakes.sender_at = Some(now);
-            self.schedule.at(now, Event::WakeSender);
+            self.agenda.wake(Node::Sender, now);
         }
         self.begin_if_ready(now);
     }
@@ -536,14 +539,13 @@ impl<'a> World<'a> {
         self.local.has_begun = true;
         if is_carousel {
             self.sender.listeners(now, true);
-            self.wakes.sender_at = Some(now);
-            return self.schedule.at(now, Event::WakeSender);
+            return self.agenda.wake(Node::Sender, now);
         }
         self.begin_changes(placed);
         for (position, object) in self.scenario.objects.iter().enumerate() {
-            self.schedule.at(now + object.send_at, Event::Send(position));
+            self.agenda.at(now + object.send_at, Event::Send(position));
         }
-        self.schedule.at(now + self.scenario.close_at, Event::CloseSender);
+        self.agenda.at(now + self.scenario.close_at, Event::CloseSender);
     }
 
     fn change(&mut self, now: Instant, position: usize) {
@@ -578,7 +580,7 @@ impl<'a> World<'a> {
         let serving = self.receivers.iter().enumerate().filter_map(serving).collect();
         let dead = deaths.due(now - *begun, serving);
         if !deaths.are_over(now - *begun) {
-            self.schedule.at(now + Deaths::INTERVAL, Event::Deaths);
+            self.agenda.at(now + Deaths::INTERVAL, Event::Deaths);
         }
         for number in dead {
             self.receivers[number].iter_mut().for_each(|receiver| receiver.dead = true);
@@ -605,30 +607,30 @@ impl<'a> World<'a> {
             return;
         };
         let (network, sender) = transport.graph.totals(placed.sender);
-        let at = self.schedule.now() - Instant::ZERO;
+        let at = self.agenda.now() - Instant::ZERO;
         self.samples.push(Sample { at, network_bytes: network.bytes, sender_bytes: sender.bytes });
-        self.schedule.at(self.schedule.now() + placed.sample, Event::Sample);
+        self.agenda.at(self.agenda.now() + placed.sample, Event::Sample);
     }
 
     /// Handles everything that the network has delivered, and plans its next event.
     fn arrivals(&mut self, now: Instant) {
         let Some(transport) = &mut self.transport else { return };
-        transport.due.drain(..).for_each(|(time, due)| self.schedule.at(time, Event::Transport(due)));
+        transport.due.drain(..).for_each(|(time, due)| self.agenda.at(time, Event::Transport(due)));
         let arrivals = std::mem::take(&mut transport.arrivals);
         for arrival in arrivals {
             match arrival {
                 Arrival::Heard(number, heard) => self.arrive_at_socket(now, number, heard),
                 Arrival::Said { at: End::Sender, of, said: Said::Packet(packet) } => {
-                    self.event(Event::ToSender(of, packet));
+                    self.event(now, Event::ToSender(of, packet));
                 }
                 Arrival::Said { at: End::Receiver, of, said: Said::Packet(packet) } => {
-                    self.event(Event::ToReceiver(of, packet));
+                    self.event(now, Event::ToReceiver(of, packet));
                 }
                 Arrival::Said { at: End::Sender, of, said: Said::Close } => {
-                    self.event(Event::ClosedAtSender(of))
+                    self.event(now, Event::ClosedAtSender(of))
                 }
                 Arrival::Said { at: End::Receiver, of, said: Said::Close } => {
-                    self.event(Event::ClosedAtReceiver(of));
+                    self.event(now, Event::ClosedAtReceiver(of));
                 }
                 Arrival::Told(from, Packet::Message(bytes)) => match parse(&bytes) {
                     Ok((file, message)) => {
@@ -684,8 +686,7 @@ impl<'a> World<'a> {
         let backlog = self.transport.as_ref().map_or(0, |transport| transport.backlog(number));
         if self.sender.set_backlog(number, backlog) {
             self.sender.touch(number);
-            self.wakes.sender_at = Some(now);
-            self.schedule.at(now, Event::WakeSender);
+            self.agenda.wake(Node::Sender, now);
         }
     }
 
@@ -704,11 +705,11 @@ impl<'a> World<'a> {
             Leaving::Disconnects => receiver.disconnect(now, "no route to host"),
         }
         if is_carousel {
-            self.schedule.at(now + carousel::LISTENING_INTERVAL, Event::Listeners);
+            self.agenda.at(now + carousel::LISTENING_INTERVAL, Event::Listeners);
         }
         if matches!(how, Leaving::Dies | Leaving::Disconnects) {
             let delay = self.scenario.receivers[number].control_delay;
-            self.schedule.at(now + delay, Event::ClosedAtSender(number));
+            self.agenda.at(now + delay, Event::ClosedAtSender(number));
         }
         if !matches!(how, Leaving::Dies | Leaving::Freezes) {
             self.pump_receiver(number);
@@ -719,12 +720,12 @@ impl<'a> World<'a> {
     fn forge(&mut self, now: Instant) {
         let forger = self.scenario.carousel.and_then(|carousel| carousel.forger);
         let Some(forger) = forger.filter(|_| !self.sender.closed) else { return };
-        self.schedule.at(now + forger.interval, Event::Forge);
+        self.agenda.at(now + forger.interval, Event::Forge);
         let packet = self.forging.packet(self.scenario, forger);
         for receiver in 0..self.receivers.len() {
             for (arrival, number, packet) in self.carry(now, receiver, 0, &packet) {
                 let heard = Heard { group: None, number, packet, is_own: false, from: None };
-                self.schedule.at(arrival, Event::ToSocket(receiver, heard));
+                self.agenda.at(arrival, Event::ToSocket(receiver, heard));
             }
         }
     }
@@ -760,12 +761,12 @@ impl<'a> World<'a> {
         if let Some(receiver) = self.receivers[number].as_mut()
             && let Some(read_at) = receiver.arrive(now, &heard.packet)
         {
-            self.schedule.at(read_at, Event::Read(number, heard));
+            self.agenda.at(read_at, Event::Read(number, heard));
         }
     }
 
     fn pump_sender(&mut self) {
-        let now = self.schedule.now();
+        let now = self.agenda.now();
         let outputs = self.sender.pump(now, &mut self.trace);
         self.follow_listeners(now);
         for output in outputs {
@@ -780,36 +781,31 @@ impl<'a> World<'a> {
                     self.figures.control_messages += u64::from(matches!(packet, Packet::Message(_)));
                     match &mut self.transport {
                         Some(transport) => transport.write(now, number, End::Sender, Said::Packet(packet)),
-                        None => self.schedule.at(arrival, Event::ToReceiver(number, packet)),
+                        None => self.agenda.at(arrival, Event::ToReceiver(number, packet)),
                     }
                 }
                 sender_node::Output::Tell(to, packet) => self.tell(now, self.sender_at(), to, packet),
                 sender_node::Output::Close(number, arrival) => match &mut self.transport {
                     Some(transport) => transport.write(now, number, End::Sender, Said::Close),
-                    None => self.schedule.at(arrival, Event::ClosedAtReceiver(number)),
+                    None => self.agenda.at(arrival, Event::ClosedAtReceiver(number)),
                 },
                 sender_node::Output::Hash(index) => {
-                    self.schedule.at(now + self.scenario.hashing, Event::SenderHashed(index))
+                    self.agenda.at(now + self.scenario.hashing, Event::SenderHashed(index))
                 }
-                sender_node::Output::Wake(time) => {
-                    if self.wakes.sender_at.is_none_or(|other| time < other) {
-                        self.wakes.sender_at = Some(time);
-                        self.schedule.at(time, Event::WakeSender);
-                    }
-                }
+                sender_node::Output::Wake(time) => self.agenda.wake(Node::Sender, time),
             }
         }
         self.arrivals(now);
     }
 
     fn pump_receiver(&mut self, number: usize) {
-        let now = self.schedule.now();
+        let now = self.agenda.now();
         let Some(receiver) = self.receivers[number].as_mut() else { return };
         let was_closed = receiver.outcome.closed;
         let outputs = receiver.pump(now, &mut self.trace);
         let (closes, group) = (receiver.outcome.closed && !was_closed, receiver.hearing.group);
         if let Some(group) = receiver.hearing.wanted_group.take() {
-            self.schedule.at(now + JOINING, Event::Move(number, group));
+            self.agenda.at(now + JOINING, Event::Move(number, group));
         }
         if closes {
             receiver.counts.sent_bytes = self.sender.sent.bytes - receiver.counts.sent_bytes;
@@ -830,7 +826,7 @@ impl<'a> World<'a> {
                 self.figures.control_messages += 1;
                 match &mut self.transport {
                     Some(transport) => transport.write(now, number, End::Receiver, Said::Packet(packet)),
-                    None => self.schedule.at(arrival, Event::ToSender(number, packet)),
+                    None => self.agenda.at(arrival, Event::ToSender(number, packet)),
                 }
             }
             receiver_node::Output::Tell(to, packet) => {
@@ -845,29 +841,24 @@ impl<'a> World<'a> {
             }
             receiver_node::Output::Close(arrival) => match &mut self.transport {
                 Some(transport) => transport.write(now, number, End::Receiver, Said::Close),
-                None => self.schedule.at(arrival, Event::ClosedAtSender(number)),
+                None => self.agenda.at(arrival, Event::ClosedAtSender(number)),
             },
             receiver_node::Output::Hash(file, hash) => {
-                self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file, hash));
+                self.agenda.at(now + HASHING, Event::ReceiverHashed(number, file, hash));
             }
             receiver_node::Output::Decoded(file, block, is_right) => {
-                self.schedule.at(now + HASHING, Event::ReceiverDecoded(number, file, block, is_right));
+                self.agenda.at(now + HASHING, Event::ReceiverDecoded(number, file, block, is_right));
             }
             receiver_node::Output::Checked(file, page, wrong) => {
-                self.schedule.at(now + HASHING, Event::ReceiverChecked(number, file, page, wrong));
+                self.agenda.at(now + HASHING, Event::ReceiverChecked(number, file, page, wrong));
             }
             receiver_node::Output::Seeded(file, time, ranges) => {
-                self.schedule.at(now + time, Event::Seeded(number, file, ranges));
+                self.agenda.at(now + time, Event::Seeded(number, file, ranges));
             }
             receiver_node::Output::Ask(file) => {
-                self.schedule.at(now + THINKING, Event::Respond(number, file));
+                self.agenda.at(now + THINKING, Event::Respond(number, file));
             }
-            receiver_node::Output::Wake(time) => {
-                if self.wakes.receivers_at[number].is_none_or(|other| time < other) {
-                    self.wakes.receivers_at[number] = Some(time);
-                    self.schedule.at(time, Event::WakeReceiver(number));
-                }
-            }
+            receiver_node::Output::Wake(time) => self.agenda.wake(Node::Receiver(number), time),
         }
     }
 
@@ -876,7 +867,7 @@ impl<'a> World<'a> {
         let is_carousel = self.scenario.carousel.is_some();
         let Some(transport) = &mut self.transport else {
             if is_carousel {
-                self.schedule.at(now + carousel::REPORT, Event::Listeners);
+                self.agenda.at(now + carousel::REPORT, Event::Listeners);
             }
             return;
         };
@@ -911,7 +902,7 @@ impl<'a> World<'a> {
             }
             for (arrival, number, packet) in self.carry(now, receiver, number, packet) {
                 let heard = Heard { group: Some(group), number, packet, is_own: false, from: None };
-                self.schedule.at(arrival, Event::ToSocket(receiver, heard));
+                self.agenda.at(arrival, Event::ToSocket(receiver, heard));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The event loop of a scenario.
+//! The hosts of flows that share a link, and what happens to them.
 
 use std::time::Duration;
 
@@ -18,8 +18,9 @@ use super::{
 };
 use crate::{
     network::{Link, Losses, generator},
-    schedule::Schedule,
     tcp::{self, Acknowledgement, Bbr, Congestion, Cubic, Segment, Tcp},
+    trace::Node,
+    world::{self, Agenda, Scene},
 };
 
 /// The longest random delay of a packet in a host. Without it, flows would meet the same places of a full queue
@@ -39,13 +40,11 @@ enum Event {
     Rate(u64),
     /// The pacer lets the next run of a flow go.
     Send(usize),
-    WakeSender(usize),
     /// Packets arrive at all receivers of a flow.
     Arrive(usize, Arrived),
     Paced(usize, Pace, Arrived),
     /// A message that has arrived earlier is handled now.
     Handled(usize, Pace, Arrived, Instant),
-    WakeReceiver(usize, usize),
     Report(usize, usize, PaceReport),
     /// A receiver's request for what it lacks is at the sender.
     Ask(usize, usize),
@@ -54,28 +53,24 @@ enum Event {
     Acknowledge(usize, Acknowledgement),
     /// An acknowledgement has waited long enough for a second segment.
     Delayed(usize),
-    /// The timer of a TCP sender goes off.
-    Timer(usize),
     /// A packet of local groups is at a host: from whom, to whom, and what.
     Heard(usize, usize, (usize, Address), Body),
-    WakeHost(usize, usize),
 }
 
-enum Node {
+/// The machines of a flow.
+enum Machines {
     Local(Box<Local>),
     Auto(Box<Auto>),
     Tcp(Box<Tcp<()>>),
 }
 
-struct World<'a> {
+struct SharedLink<'a> {
     scenario: &'a Scenario,
-    schedule: Schedule<Event>,
+    /// A host is the sender or a receiver of a flow.
+    agenda: Agenda<(usize, Node), Event>,
     link: Link,
-    nodes: Vec<Option<Node>>,
+    flows: Vec<Option<Machines>>,
     figures: Vec<Figures>,
-    /// The next wake-up of each receiver of each flow.
-    wakes: Vec<Vec<Option<Instant>>>,
-    sender_wakes: Vec<Option<Instant>>,
     /// The time when the last acknowledgement of each flow arrives.
     acknowledged: Vec<Instant>,
     random: ChaCha8Rng,
@@ -84,38 +79,63 @@ struct World<'a> {
 
 /// Runs a scenario to its end. Returns the results of each flow.
 pub fn run(scenario: &Scenario) -> Vec<Figures> {
-    let mut world = World::new(scenario);
-    let end = Instant::ZERO + scenario.length;
-    while let Some(event) = world.schedule.take() {
-        let now = world.schedule.now();
-        if now >= end {
-            break;
-        }
-        world.event(now, event);
-    }
-    world.finish()
+    let mut link = SharedLink::new(scenario);
+    world::run(&mut link, super::end_after(scenario.length), u64::MAX);
+    link.finish()
 }
 
-impl<'a> World<'a> {
+impl Scene for SharedLink<'_> {
+    type Node = (usize, Node);
+    type Event = Event;
+
+    fn agenda(&mut self) -> &mut Agenda<(usize, Node), Event> {
+        &mut self.agenda
+    }
+
+    fn happen(&mut self, now: Instant, event: Event) {
+        self.event(now, event);
+    }
+
+    fn wake(&mut self, now: Instant, (flow, node): (usize, Node)) {
+        match (&mut self.flows[flow], node) {
+            (Some(Machines::Local(_)), _) => self.poll_host(now, flow, host(node)),
+            (Some(Machines::Auto(_)), Node::Sender) => self.poll_sender(now, flow),
+            (Some(Machines::Auto(_)), Node::Receiver(receiver)) => self.poll_receiver(now, flow, receiver),
+            (Some(Machines::Tcp(tcp)), _) => {
+                tcp.handle_timer(now);
+                self.send_window(now, flow);
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+/// The number of a host of local groups: 0 is the sender.
+fn host(node: Node) -> usize {
+    match node {
+        Node::Sender => 0,
+        Node::Receiver(receiver) => receiver + 1,
+    }
+}
+
+impl<'a> SharedLink<'a> {
     fn new(scenario: &'a Scenario) -> Self {
-        let mut schedule = Schedule::default();
+        let mut agenda = Agenda::default();
         for (time, rate) in &scenario.rates_bps {
-            schedule.at(Instant::ZERO + *time, Event::Rate(*rate));
+            agenda.at(Instant::ZERO + *time, Event::Rate(*rate));
         }
         for (flow, (_, start)) in scenario.flows.iter().enumerate() {
-            schedule.at(Instant::ZERO + *start, Event::Start(flow));
+            agenda.at(Instant::ZERO + *start, Event::Start(flow));
         }
         let flows = scenario.flows.len();
         let spans = (scenario.length.as_nanos() / SPAN.as_nanos()) as usize + 1;
         let figures = Figures { spans: vec![Default::default(); spans], ..Figures::default() };
         Self {
             scenario,
-            schedule,
+            agenda,
             link: queue(scenario.queue_bytes).with_policer(scenario.faults.policer),
-            nodes: (0..flows).map(|_| None).collect(),
+            flows: (0..flows).map(|_| None).collect(),
             figures: vec![figures; flows],
-            wakes: vec![Vec::new(); flows],
-            sender_wakes: vec![None; flows],
             acknowledged: vec![Instant::ZERO; flows],
             random: generator(scenario.seed, u64::MAX),
             losses: Losses::new(scenario.faults.loss),
@@ -123,8 +143,8 @@ impl<'a> World<'a> {
     }
 
     fn finish(mut self) -> Vec<Figures> {
-        for (node, figures) in self.nodes.iter().zip(&mut self.figures) {
-            if let Some(Node::Auto(auto)) = node {
+        for (machines, figures) in self.flows.iter().zip(&mut self.figures) {
+            if let Some(Machines::Auto(auto)) = machines {
                 figures.most_reports_a_round = auto.most_reports_a_round();
                 figures.reports = auto.all_reports;
                 figures.doubts.clone_from(&auto.doubts);
@@ -138,12 +158,6 @@ impl<'a> World<'a> {
             Event::Rate(rate) => self.link.set_rate(rate),
             Event::Start(flow) => self.start(now, flow),
             Event::Send(flow) => self.send_run(now, flow),
-            Event::WakeSender(flow) => {
-                if self.sender_wakes[flow] == Some(now) {
-                    self.sender_wakes[flow] = None;
-                    self.poll_sender(now, flow);
-                }
-            }
             Event::Arrive(flow, packets) => {
                 self.auto(flow).arrived(now, packets);
                 self.ask(now, flow);
@@ -151,18 +165,12 @@ impl<'a> World<'a> {
             }
             Event::Paced(flow, pace, packet) => {
                 let handled = self.handled_at(now);
-                self.schedule.at(handled, Event::Handled(flow, pace, packet, now));
+                self.agenda.at(handled, Event::Handled(flow, pace, packet, now));
             }
             Event::Handled(flow, pace, packet, at) => {
                 self.auto(flow).paced(now, pace, packet, at);
                 self.ask(now, flow);
                 self.poll_receivers(now, flow);
-            }
-            Event::WakeReceiver(flow, receiver) => {
-                if self.wakes[flow][receiver] == Some(now) {
-                    self.wakes[flow][receiver] = None;
-                    self.poll_receiver(now, flow, receiver);
-                }
             }
             Event::Report(flow, receiver, report) => {
                 self.auto(flow).report(now, receiver, report);
@@ -181,21 +189,11 @@ impl<'a> World<'a> {
                 let acknowledgement = self.tcp(flow).acknowledge();
                 self.acknowledge(now, flow, acknowledgement);
             }
-            Event::Timer(flow) => {
-                self.tcp(flow).handle_timer(now);
-                self.send_window(now, flow);
-            }
             Event::Heard(flow, host, way, body) => {
-                if let Some(Node::Local(local)) = &mut self.nodes[flow] {
+                if let Some(Machines::Local(local)) = &mut self.flows[flow] {
                     local.hear(now, host, way, body);
                 }
                 self.poll_host(now, flow, host);
-            }
-            Event::WakeHost(flow, host) => {
-                if self.wakes[flow][host] == Some(now) {
-                    self.wakes[flow][host] = None;
-                    self.poll_host(now, flow, host);
-                }
             }
         }
     }
@@ -204,18 +202,16 @@ impl<'a> World<'a> {
     fn ask(&mut self, now: Instant, flow: usize) {
         let at = now + GATHER + self.scenario.round_trip_of(flow) / 2;
         for receiver in self.auto(flow).take_askers() {
-            self.schedule.at(at, Event::Ask(flow, receiver));
+            self.agenda.at(at, Event::Ask(flow, receiver));
         }
     }
 
     fn poll_host(&mut self, now: Instant, flow: usize, host: usize) {
-        let Some(Node::Local(local)) = &mut self.nodes[flow] else { return };
+        let Some(Machines::Local(local)) = &mut self.flows[flow] else { return };
         let (sent, deadline) = local.poll(now, host);
         sent.into_iter().for_each(|sent| self.send_local(now, flow, host, sent));
-        if let Some(at) = deadline.filter(|at| Some(*at) != self.wakes[flow][host]) {
-            self.wakes[flow][host] = Some(at.max(now));
-            self.schedule.at(at, Event::WakeHost(flow, host));
-        }
+        let node = host.checked_sub(1).map_or(Node::Sender, Node::Receiver);
+        deadline.into_iter().for_each(|at| self.agenda.wake((flow, node), at));
     }
 
     /// What the sender sends passes the link. Receivers are near each other, and on the way back nothing queues.
@@ -226,7 +222,7 @@ impl<'a> World<'a> {
                 .map(|block| (u64::from(PACKET_BYTES), Body::Blocks(file, block)))
                 .collect(),
         };
-        let Some(Node::Local(local)) = &self.nodes[flow] else { return };
+        let Some(Machines::Local(local)) = &self.flows[flow] else { return };
         let hosts = local.hosts(from, to);
         for (bytes, body) in pieces {
             let left_at = if from == 0 { self.carry(now, flow, bytes) } else { Some(now) };
@@ -234,7 +230,7 @@ impl<'a> World<'a> {
             for host in &hosts {
                 let way =
                     if from == 0 || *host == 0 { self.scenario.round_trip_of(flow) / 2 } else { BESIDE };
-                self.schedule.at(left_at + way, Event::Heard(flow, *host, (from, to), body.clone()));
+                self.agenda.at(left_at + way, Event::Heard(flow, *host, (from, to), body.clone()));
             }
         }
     }
@@ -245,8 +241,7 @@ impl<'a> World<'a> {
             Flow::Bbr => self.start_tcp(now, flow, Box::new(Bbr::new(now))),
             Flow::Local { receivers } => {
                 let local = Local::new(flow, receivers, self.scenario.seed);
-                self.nodes[flow] = Some(Node::Local(Box::new(local)));
-                self.wakes[flow] = vec![None; receivers + 1];
+                self.flows[flow] = Some(Machines::Local(Box::new(local)));
                 (0..=receivers).for_each(|host| self.poll_host(now, flow, host));
             }
             Flow::Auto { receivers } => self.start_auto(now, flow, self.scenario.control, receivers),
@@ -256,7 +251,7 @@ impl<'a> World<'a> {
 
     fn start_tcp(&mut self, now: Instant, flow: usize, congestion: Box<dyn Congestion>) {
         let tcp = Tcp::new(congestion, self.scenario.round_trip_of(flow));
-        self.nodes[flow] = Some(Node::Tcp(Box::new(tcp)));
+        self.flows[flow] = Some(Machines::Tcp(Box::new(tcp)));
         self.send_window(now, flow);
     }
 
@@ -265,8 +260,7 @@ impl<'a> World<'a> {
         let (floor_bps, faults) = (self.scenario.floor_bps, &self.scenario.faults);
         let round_trip = self.scenario.round_trip_of(flow);
         let plan = Plan { control, receivers, floor_bps, round_trip, faults };
-        self.nodes[flow] = Some(Node::Auto(Box::new(Auto::new(&plan, random))));
-        self.wakes[flow] = vec![None; receivers];
+        self.flows[flow] = Some(Machines::Auto(Box::new(Auto::new(&plan, random))));
         self.send_run(now, flow);
     }
 
@@ -284,15 +278,15 @@ impl<'a> World<'a> {
     }
 
     fn auto(&mut self, flow: usize) -> &mut Auto {
-        match &mut self.nodes[flow] {
-            Some(Node::Auto(auto)) => auto,
+        match &mut self.flows[flow] {
+            Some(Machines::Auto(auto)) => auto,
             _ => unreachable!("only flows of auto have such events"),
         }
     }
 
     fn tcp(&mut self, flow: usize) -> &mut Tcp<()> {
-        match &mut self.nodes[flow] {
-            Some(Node::Tcp(tcp)) => tcp,
+        match &mut self.flows[flow] {
+            Some(Machines::Tcp(tcp)) => tcp,
             _ => unreachable!("only TCP connections have such events"),
         }
     }
@@ -301,7 +295,7 @@ impl<'a> World<'a> {
         let (packets, next) = run_len(self.auto(flow).sender.rate_bps());
         let retransmits = self.scenario.retransmits.as_ref();
         if !self.is_busy(now) {
-            return self.schedule.at(now + Duration::from_millis(1), Event::Send(flow));
+            return self.agenda.at(now + Duration::from_millis(1), Event::Send(flow));
         }
         if retransmits.is_some_and(|span| span.contains(&now.saturating_duration_since(Instant::ZERO))) {
             self.retransmit(now, flow, packets);
@@ -310,7 +304,7 @@ impl<'a> World<'a> {
         }
         self.poll_sender(now, flow);
         let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
-        self.schedule.at(now + (next + jitter).saturating_sub(JITTER / 2), Event::Send(flow));
+        self.agenda.at(now + (next + jitter).saturating_sub(JITTER / 2), Event::Send(flow));
     }
 
     /// Sends retransmissions over a connection. The group's congestion control does not see them.
@@ -372,7 +366,7 @@ impl<'a> World<'a> {
         let left_at = self.carry(now, flow, bytes);
         if let Some(left_at) = left_at.filter(|_| !self.losses.loses(&mut self.random)) {
             let at = left_at + self.scenario.round_trip_of(flow) / 2;
-            self.schedule.at(at, Event::Paced(flow, pace, Arrived { first, count: 1, marked }));
+            self.agenda.at(at, Event::Paced(flow, pace, Arrived { first, count: 1, marked }));
         }
     }
 
@@ -385,7 +379,7 @@ impl<'a> World<'a> {
     fn deliver(&mut self, flow: usize, run: Option<(Arrived, Instant)>) {
         if let Some((run, left_at)) = run {
             let at = self.handled_at(left_at + self.scenario.round_trip_of(flow) / 2);
-            self.schedule.at(at, Event::Arrive(flow, run));
+            self.agenda.at(at, Event::Arrive(flow, run));
         }
     }
 
@@ -394,10 +388,7 @@ impl<'a> World<'a> {
             match self.auto(flow).sender.poll(now) {
                 Step::Transmit(pace) => self.send_pace(now, flow, pace),
                 Step::Wait(deadline, _) => {
-                    if let Some(at) = deadline.filter(|at| Some(*at) != self.sender_wakes[flow]) {
-                        self.sender_wakes[flow] = Some(at.max(now));
-                        self.schedule.at(at, Event::WakeSender(flow));
-                    }
+                    deadline.into_iter().for_each(|at| self.agenda.wake((flow, Node::Sender), at));
                     let rate = self.auto(flow).sender.rate_bps();
                     self.figures[flow].highest_bps = self.figures[flow].highest_bps.max(rate);
                     let limit = self.auto(flow).sender.limit();
@@ -412,7 +403,7 @@ impl<'a> World<'a> {
     }
 
     fn poll_receivers(&mut self, now: Instant, flow: usize) {
-        (0..self.wakes[flow].len()).for_each(|receiver| self.poll_receiver(now, flow, receiver));
+        (0..self.auto(flow).receivers.len()).for_each(|receiver| self.poll_receiver(now, flow, receiver));
     }
 
     fn poll_receiver(&mut self, now: Instant, flow: usize, receiver: usize) {
@@ -422,15 +413,12 @@ impl<'a> World<'a> {
                 Step::Transmit(report) => {
                     let later = self.auto(flow).delay(receiver);
                     let at = now + self.scenario.round_trip_of(flow) / 2 + later;
-                    self.schedule.at(at, Event::Report(flow, receiver, report));
+                    self.agenda.at(at, Event::Report(flow, receiver, report));
                 }
                 Step::Event(()) => {}
                 Step::Wait(deadline, ()) => {
-                    if let Some(at) = deadline.filter(|at| Some(*at) != self.wakes[flow][receiver]) {
-                        self.wakes[flow][receiver] = Some(at.max(now));
-                        self.schedule.at(at, Event::WakeReceiver(flow, receiver));
-                    }
-                    return;
+                    let node = (flow, Node::Receiver(receiver));
+                    return deadline.into_iter().for_each(|at| self.agenda.wake(node, at));
                 }
             }
         }
@@ -447,11 +435,11 @@ impl<'a> World<'a> {
             let left_at = self.carry(now, flow, u64::from(PACKET_BYTES));
             if let Some(left_at) = left_at.filter(|_| !self.losses.loses(&mut self.random)) {
                 let at = left_at + self.scenario.round_trip_of(flow) / 2;
-                self.schedule.at(at, Event::Segment(flow, segment));
+                self.agenda.at(at, Event::Segment(flow, segment));
             }
         }
         if let Some(at) = self.tcp(flow).set_timer(now) {
-            self.schedule.at(at, Event::Timer(flow));
+            self.agenda.wake((flow, Node::Sender), at);
         }
     }
 
@@ -460,7 +448,7 @@ impl<'a> World<'a> {
         let had_some = tcp.has_unacknowledged();
         let (_, acknowledgement) = tcp.receive(segment);
         if tcp.has_unacknowledged() && !had_some {
-            self.schedule.at(now + tcp::DELAYED, Event::Delayed(flow));
+            self.agenda.at(now + tcp::DELAYED, Event::Delayed(flow));
         }
         self.acknowledge(now, flow, acknowledgement);
     }
@@ -471,7 +459,7 @@ impl<'a> World<'a> {
         let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
         let back_at = now + self.scenario.round_trip_of(flow) / 2 + jitter;
         self.acknowledged[flow] = self.acknowledged[flow].max(back_at);
-        self.schedule.at(self.acknowledged[flow], Event::Acknowledge(flow, acknowledgement));
+        self.agenda.at(self.acknowledged[flow], Event::Acknowledge(flow, acknowledgement));
     }
 
     fn carry(&mut self, now: Instant, flow: usize, bytes: u64) -> Option<Instant> {
