@@ -13,6 +13,7 @@
 
 pub mod crowd;
 pub mod graph;
+mod judge;
 pub mod network;
 pub mod schedule;
 pub mod session;
@@ -20,7 +21,6 @@ mod tcp;
 pub mod tfmcc;
 pub mod trace;
 pub mod unicast;
-mod verdict;
 mod world;
 
-pub use verdict::Verdict;
+pub use judge::Verdict;

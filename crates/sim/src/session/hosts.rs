@@ -14,13 +14,14 @@ use treecast_wire::{
 use super::{
     Deaths, Leaving, LocalFigures, Scenario,
     carousel::{self, Forging},
-    forger, judge,
+    expected, forger,
     placed::{Fanout, Placed, Sample},
     receiver_node::{self, Heard, ObjectFigures, ReceiverNode, parse},
     sender_node::{self, Packet, SenderNode, Sizes, session},
     transport::{Arrival, Due, End, Said, Transport},
 };
 use crate::{
+    judge::Judge,
     network::{Connection, Link, generator},
     trace::{Node, Trace},
     world::{self, Agenda, Scene},
@@ -324,15 +325,14 @@ impl<'a> Hosts<'a> {
         let is_placed = self.transport.is_some();
         let most_events = if is_placed { u64::MAX } else { MAX_EVENTS };
         let end = world::run(&mut self, deadline, most_events);
-        // What is lacking in a network is what is measured.
-        if !is_placed && end != world::End::Over && !(end == world::End::Late && self.has_ended()) {
-            self.faults.push(format!("not over at {}: {end:?}", self.agenda.now()));
-        }
+        let mut judge = Judge::default();
+        judge.ended(end, self.agenda.now(), is_placed || self.has_ended());
         self.figures();
         self.sample();
-        let Self { scenario, sender, receivers, trace, mut faults, figures, samples, local, .. } = self;
+        let Self { scenario, sender, receivers, trace, faults, figures, samples, local, .. } = self;
         let session_packets = sender.session_packets();
-        faults.extend(judge::faults(scenario, &sender, &receivers));
+        judge.hear(faults);
+        expected::judge(&mut judge, scenario, &sender, &receivers);
         let count = scenario.objects.len();
         let is_complete = |receiver: &&ReceiverNode| receiver.storage.committed().len() == count;
         let complete_receivers = receivers.iter().flatten().filter(is_complete).count();
@@ -363,7 +363,7 @@ impl<'a> Hosts<'a> {
         };
         let present = receivers.iter().enumerate().filter_map(|(number, one)| Some((number, one.as_ref()?)));
         let receivers = present.map(of_one).collect();
-        Run { trace, faults, complete_receivers, figures, receivers, samples }
+        Run { trace, faults: judge.into_faults(), complete_receivers, figures, receivers, samples }
     }
 
     /// Whether the session has ended at everybody who is still there.

@@ -4,9 +4,9 @@
 mod carousel;
 mod carousel_plan;
 mod deaths;
+mod expected;
 mod forger;
 mod hosts;
-mod judge;
 mod local;
 mod mld;
 mod placed;

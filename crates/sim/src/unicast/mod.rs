@@ -12,6 +12,7 @@ use treecast_proto::unicast::{ClientEvent, StorageReport, StorageTask};
 use treecast_wire::unicast::FileHeader;
 
 use crate::{
+    judge::Judge,
     session::{
         Fault,
         scenario::{draw_fault, pick},
@@ -125,21 +126,20 @@ impl Copy {
         self.storage.hash(INDEX).map(|(hash, _)| StorageReport::Hashed { hash })
     }
 
-    /// The faults of how the client ended.
-    fn faults(&self, file: &[u8]) -> Option<String> {
-        let there = self.storage.committed().get(&INDEX);
-        if there.is_some_and(|bytes| bytes != file) {
-            return Some("its file is wrong".into());
-        }
-        if self.storage.leftovers() > 0 {
-            return Some("a temporary file is left".into());
-        }
+    /// Judges how the client ended.
+    fn judge(&self, judge: &mut Judge, number: usize, file: &[u8]) {
+        judge.committed(number, self.storage.committed(), |_| file);
+        judge.left(number, self.storage.leftovers());
+        let is_there = self.storage.committed().contains_key(&INDEX);
         let planned = self.planned.is_some_and(|fault| fault != Fault::DamagedOnce);
-        match (&self.end, there) {
-            (Some(ClientEvent::Received { size }), Some(_)) if *size == file.len() as u64 => None,
-            (Some(ClientEvent::Failed { .. }), None) if planned => None,
-            (end, there) => Some(format!("it ended with {end:?}, its file is there: {}", there.is_some())),
-        }
+        let is_right = match &self.end {
+            Some(ClientEvent::Received { size }) => is_there && *size == file.len() as u64,
+            Some(ClientEvent::Failed { .. }) => !is_there && planned,
+            _ => false,
+        };
+        judge.require(is_right, || {
+            format!("client {number} ended with {:?}, its file is there: {is_there}", self.end)
+        });
     }
 }
 

@@ -13,11 +13,11 @@ use treecast_wire::unicast::{Reply, Request};
 
 use super::{Copy, DEADLINE, MAX_EVENTS, Stage, draw_file, draw_rate};
 use crate::{
-    Verdict,
+    judge::{Judge, Verdict},
     network::{Link, generator, transmission_time},
     session::scenario::{draw_path, millis, pick},
     trace::Node,
-    world::{self, Agenda, End, Scene},
+    world::{self, Agenda, Scene},
 };
 
 /// The time after which a client that has heard nothing new asks again.
@@ -132,16 +132,12 @@ impl Service {
 
     fn run(mut self) -> Verdict {
         let end = world::run(&mut self, Instant::ZERO + DEADLINE, MAX_EVENTS);
-        let mut faults = Vec::new();
-        if end != End::Over {
-            faults.push(format!("not over at {}: {end:?}", self.stage.agenda.now()));
-        }
+        let mut judge = Judge::default();
+        judge.ended(end, self.stage.agenda.now(), false);
         for (number, client) in self.clients.iter().enumerate() {
-            faults.extend(
-                client.copy.faults(&self.stage.file).map(|fault| format!("client {number}: {fault}")),
-            );
+            client.copy.judge(&mut judge, number, &self.stage.file);
         }
-        Verdict { trace: self.stage.trace, faults }
+        Verdict { trace: self.stage.trace, faults: judge.into_faults() }
     }
 
     /// Sends as much as the server's link takes now, and asks to be woken when it takes more.
