@@ -244,13 +244,17 @@ impl Graph {
         queues.max().unwrap_or(Instant::ZERO)
     }
 
+    /// Takes note that a super-packet comes to a cable, or a packet by itself. Its packets follow.
+    pub fn begin_super_packet(&mut self, cable: usize) {
+        self.cables[cable].link.begin_super_packet();
+    }
+
     /// Puts an IP packet of `len` bytes on a cable. Returns when the packet arrives at the other end.
     pub fn carry(&mut self, now: Instant, cable: usize, len: usize) -> Arrivals {
         let cable = &mut self.cables[cable];
         if cable.is_cut || !cable.link.fits(len) {
             return [None, None];
         }
-        cable.link.begin_super_packet();
         let Some(through) = cable.link.squeeze(now, len + ETHERNET_BYTES) else { return [None, None] };
         cable.carried.packets += 1;
         cable.carried.bytes += (len + ETHERNET_BYTES) as u64;

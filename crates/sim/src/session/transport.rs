@@ -29,6 +29,12 @@ pub(super) enum End {
     Receiver = 1,
 }
 
+impl End {
+    pub(super) fn other(self) -> Self {
+        if self == Self::Sender { Self::Receiver } else { Self::Sender }
+    }
+}
+
 /// An item written on a connection.
 #[derive(Debug, Clone)]
 pub(super) enum Said {
@@ -215,9 +221,21 @@ impl Transport {
         requests.into_iter().for_each(|(_, packet)| self.launch(now, self.sender, packet, None));
     }
 
-    pub(super) fn move_to(&mut self, now: Instant, of: usize, from: u8, group: u8) {
-        self.listen(now, self.receivers[of], from.into(), false);
-        self.listen(now, self.receivers[of], group.into(), true);
+    /// Lets a receiver listen to a group of the sender or not, if it does not do so already.
+    pub(super) fn listen_if(&mut self, now: Instant, of: usize, group: u8, is_in: bool) {
+        let node = self.receivers[of];
+        if self.graph.is_member(group.into(), node) != is_in {
+            self.listen(now, node, group.into(), is_in);
+        }
+    }
+
+    /// Sends a packet that is not the sender's to all receivers, whatever they listen to.
+    pub(super) fn forge(&mut self, now: Instant, packet: Packet) {
+        let heard = Heard { group: None, number: 0, packet, is_own: false, from: None };
+        for of in 0..self.receivers.len() {
+            let payload = Payload::Datagram(heard.clone());
+            self.forward(now, self.sender, None, &Flight { to: To::Node(self.receivers[of]), payload });
+        }
     }
 
     /// Lets a node listen to a group, or no longer.
@@ -458,8 +476,7 @@ impl Transport {
     }
 
     fn acknowledge(&mut self, now: Instant, of: usize, from: End, acknowledgement: Acknowledgement) {
-        let back = if from == End::Sender { End::Receiver } else { End::Sender };
-        let (node, to) = self.ends(of, back);
+        let (node, to) = self.ends(of, from.other());
         self.forward(
             now,
             node,
@@ -527,7 +544,7 @@ impl Transport {
         if way.has_unacknowledged() && !had_some {
             self.due.push((now + tcp::DELAYED, Due::Acknowledge(of, from)));
         }
-        let at = if from == End::Sender { End::Receiver } else { End::Sender };
+        let at = from.other();
         self.arrivals.extend(read.into_iter().map(|said| Arrival::Said { at, of, said }));
         if let Some(acknowledgement) = acknowledgement {
             self.acknowledge(now, of, from, acknowledgement);
@@ -550,6 +567,7 @@ impl Transport {
 
     /// Puts one packet on a cable.
     fn put_on(&mut self, now: Instant, cable: usize, flight: &Flight) {
+        self.graph.begin_super_packet(cable);
         for arrival in self.graph.carry(now, cable, self.len(&flight.payload)).into_iter().flatten() {
             self.due.push((arrival.at, Due::Hop(cable, Box::new(flight.clone()))));
         }
@@ -557,6 +575,7 @@ impl Transport {
 
     /// Puts the packets of a run on a cable. Those that arrive one after the other arrive together, with the last of them.
     fn carry_run(&mut self, now: Instant, cable: usize, flight: &Flight, run: Range<u64>) {
+        self.graph.begin_super_packet(cable);
         let mut open: Option<(Instant, Range<u64>)> = None;
         for block in each(&run, self.sizes.block_len) {
             let len = (block.end - block.start) as usize + self.sizes.headers;
@@ -570,7 +589,11 @@ impl Transport {
                     None
                 }
             };
-            self.arrive_in_part(cable, flight, &run, again.map(|again| (again.at, block)));
+            if let Some(again) = again {
+                // What came before it still does.
+                self.arrive_in_part(cable, flight, &run, open.take());
+                self.arrive_in_part(cable, flight, &run, Some((again.at, block)));
+            }
         }
         self.arrive_in_part(cable, flight, &run, open);
     }
