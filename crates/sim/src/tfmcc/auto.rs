@@ -126,9 +126,11 @@ impl Auto {
         }
     }
 
-    pub fn take_number(&mut self) -> u32 {
-        self.next_number = self.next_number.wrapping_add(1);
-        self.next_number - 1
+    /// Takes the numbers of the next packets. Returns the first one.
+    pub fn take_numbers(&mut self, count: u32) -> u32 {
+        let first = self.next_number;
+        self.next_number = first.wrapping_add(count);
+        first
     }
 
     pub fn sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
@@ -142,25 +144,12 @@ impl Auto {
             let input = ReceiverInput::Packets(packets);
             return self.receivers.iter_mut().for_each(|receiver| receiver.handle(now, input));
         }
+        let random = &mut self.random;
         for (index, (receiver, losses)) in self.receivers.iter_mut().zip(&mut self.losses).enumerate() {
-            let mut run = Arrived { count: 0, ..packets };
-            let mut hear = |run: Arrived| {
+            let fate = || (!losses.loses(random)).then_some((now, packets.marked));
+            for (run, _) in pieces(packets.first, packets.count, fate) {
                 self.gaps.get_mut(index).into_iter().for_each(|gap| gap.arrived(run));
                 receiver.handle(now, ReceiverInput::Packets(run));
-            };
-            for number in (0..packets.count).map(|place| packets.first.wrapping_add(place)) {
-                match losses.loses(&mut self.random) {
-                    false => run.count += 1,
-                    true => {
-                        if run.count > 0 {
-                            hear(run);
-                        }
-                        run = Arrived { first: number.wrapping_add(1), count: 0, ..packets };
-                    }
-                }
-            }
-            if run.count > 0 {
-                hear(run);
             }
         }
     }
@@ -242,6 +231,27 @@ impl Auto {
     pub fn most_reports_a_round(&self) -> u32 {
         self.reports.values().copied().max().unwrap_or(0)
     }
+}
+
+/// The runs that arrive of `count` packets that leave at once, each with the time at which its last packet does. `fate`
+/// says of each packet in turn when it arrives, and whether it is marked. `None`: it is lost.
+pub fn pieces(
+    first: u32,
+    count: u32,
+    mut fate: impl FnMut() -> Option<(Instant, bool)>,
+) -> Vec<(Arrived, Instant)> {
+    let mut pieces: Vec<(Arrived, Instant)> = Vec::new();
+    for number in (0..count).map(|place| first.wrapping_add(place)) {
+        let Some((at, marked)) = fate() else { continue };
+        match pieces.last_mut() {
+            Some((run, last)) if run.marked == marked && run.first.wrapping_add(run.count) == number => {
+                run.count += 1;
+                *last = at;
+            }
+            _ => pieces.push((Arrived { first: number, count: 1, marked }, at)),
+        }
+    }
+    pieces
 }
 
 /// The number of packets that leave at once at a rate in bits a second, and the time until the next ones.

@@ -16,7 +16,7 @@ use treecast_proto::{
 
 use super::{
     Forgery, Lie, PACKET_BYTES, SPAN,
-    auto::{PACE_BYTES, PROBE_KEY, run_len},
+    auto::{PACE_BYTES, PROBE_KEY, pieces, run_len},
     lie::Teller,
     queue,
 };
@@ -333,17 +333,9 @@ impl<'a> Hosts<'a> {
 
     /// Has packets go over a host's link, in the pieces that losses leave.
     fn carry(&mut self, now: Instant, host: usize, group: u8, packets: Arrived) {
-        let mut piece: Option<(Arrived, Instant)> = None;
         let way = self.session.round_trip / 2;
-        for number in (0..packets.count).map(|place| packets.first.wrapping_add(place)) {
-            match (piece.take(), self.pass(now, host, group, PACKET_BYTES.into())) {
-                (Some((run, _)), Some(at)) => piece = Some((Arrived { count: run.count + 1, ..run }, at)),
-                (None, Some(at)) => piece = Some((Arrived { first: number, count: 1, marked: false }, at)),
-                (Some((run, at)), None) => self.agenda.at(at + way, Event::Arrive(host, group, run)),
-                (None, None) => {}
-            }
-        }
-        if let Some((run, at)) = piece {
+        let fate = || self.pass(now, host, group, PACKET_BYTES.into()).map(|at| (at, false));
+        for (run, at) in pieces(packets.first, packets.count, fate) {
             self.agenda.at(at + way, Event::Arrive(host, group, run));
         }
     }

@@ -12,7 +12,7 @@ use treecast_proto::{
 
 use super::{
     Figures, Flow, PACKET_BYTES, SPAN, Scenario,
-    auto::{Auto, PACE_BYTES, Plan, run_len},
+    auto::{Auto, PACE_BYTES, Plan, pieces, run_len},
     local::{Body, Local, Sent},
     queue,
 };
@@ -334,32 +334,21 @@ impl<'a> SharedLink<'a> {
 
     /// Sends packets at once. Those that are not lost arrive in the pieces that the losses leave.
     fn send_pieces(&mut self, now: Instant, flow: usize, packets: u32) {
-        let mut whole: Option<(Arrived, Instant)> = None;
-        for _ in 0..packets {
-            let first = self.auto(flow).take_number();
+        let first = self.auto(flow).take_numbers(packets);
+        let pieces = pieces(first, packets, || {
             let marked = self.marks(now);
-            let left_at = self.carry(now, flow, u64::from(PACKET_BYTES));
-            let left_at = left_at.filter(|_| !self.losses.loses(&mut self.random));
-            whole = match (whole, left_at) {
-                (Some((run, _)), Some(at)) if run.marked == marked => {
-                    Some((Arrived { count: run.count + 1, ..run }, at))
-                }
-                (run, Some(at)) => {
-                    self.deliver(flow, run);
-                    Some((Arrived { first, count: 1, marked }, at))
-                }
-                (run, None) => {
-                    self.deliver(flow, run);
-                    None
-                }
-            };
+            let left_at = self.carry(now, flow, u64::from(PACKET_BYTES))?;
+            (!self.losses.loses(&mut self.random)).then_some((left_at, marked))
+        });
+        for (run, left_at) in pieces {
+            let at = self.handled_at(left_at + self.scenario.round_trip_of(flow) / 2);
+            self.agenda.at(at, Event::Arrive(flow, run));
         }
-        self.deliver(flow, whole);
     }
 
     /// Sends a message to the group. A probe is as long as a full packet, and is marked as one.
     fn send_pace(&mut self, now: Instant, flow: usize, pace: Pace) {
-        let first = self.auto(flow).take_number();
+        let first = self.auto(flow).take_numbers(1);
         let is_probe = pace.probe.is_some();
         let marked = is_probe && self.marks(now);
         let bytes = if is_probe { PACKET_BYTES.into() } else { PACE_BYTES };
@@ -374,13 +363,6 @@ impl<'a> SharedLink<'a> {
     fn marks(&self, now: Instant) -> bool {
         let faults = &self.scenario.faults;
         faults.marks_all || faults.marks_above.is_some_and(|above| self.link.fullness(now) > above)
-    }
-
-    fn deliver(&mut self, flow: usize, run: Option<(Arrived, Instant)>) {
-        if let Some((run, left_at)) = run {
-            let at = self.handled_at(left_at + self.scenario.round_trip_of(flow) / 2);
-            self.agenda.at(at, Event::Arrive(flow, run));
-        }
     }
 
     fn poll_sender(&mut self, now: Instant, flow: usize) {
