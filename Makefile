@@ -18,7 +18,7 @@ FULL ?=
 # Routing tables, relations between ASes and delegations for the page of `make rib`, such as RIB="rib.bz2 as-relationships-*.xz".
 RIB ?=
 
-.PHONY: demo test style bench lint audit fuzz rib spark package build setup clean
+.PHONY: demo test test-all style bench lint audit fuzz rib spark package build setup clean
 
 # The first delivery after a few seconds, and all within two minutes. With FULL=1, every fanout with every repair, and a real file to 20
 # clients in six ways: 10 minutes.
@@ -35,10 +35,18 @@ else
 endif
 
 # Senders keep the state of their sessions below this folder, and not in the user's.
-test: export XDG_STATE_HOME := $(CURDIR)/target/state
+test test-all: export XDG_STATE_HOME := $(CURDIR)/target/state
+
+# What a change can break in daily work.
 test: style
 	scripts/setup.sh test
 	cargo test --workspace --locked --no-fail-fast
+
+# The long tests, too: more seeds, more faults, and machines that start from packages. Before each release.
+test-all: export TREECAST_LONG := 1
+test-all: style
+	scripts/setup.sh test package
+	cargo test --workspace --locked --no-fail-fast -- --include-ignored
 
 # The part of `make lint` that needs no network once the crates are there. A test checks licences and sources of the crates.
 style:
@@ -77,7 +85,7 @@ spark: build
 	scripts/check-spark.sh $(RIB)
 
 # A Debian package and Python's wheel for this kind of machine, and for each kind a tar file whose program needs no libraries and
-# starts in an initramfs, too. `make test` installs, uses and purges the first of them.
+# starts in an initramfs, too. `make test-all` installs, uses and purges the first of them.
 package: build
 	scripts/setup.sh package
 	scripts/package.sh deb $(TREECAST) $(PACKAGES)

@@ -4,6 +4,6 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    treecast_load::parsers::doctor(bytes);
-    treecast_load::parsers::heard(bytes);
+    treecast_doctor::parsers::messages(bytes);
+    treecast_doctor::parsers::heard(bytes);
 });

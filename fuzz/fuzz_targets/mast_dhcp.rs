@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use treecast_interdomain::mast::dhcp::{
+use treecast_mast::dhcp::{
     client::{self, Client, Wants},
     server::{self, Now, Server},
     wire,

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use treecast_interdomain::mast::dns::{
+use treecast_mast::dns::{
     keys::{Keys, Scope, signer},
     records::{InterfaceId, ListedPrefix},
     server::{Server, Transport},

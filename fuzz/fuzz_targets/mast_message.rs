@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use treecast_interdomain::mast::message::{Envelope, Key, Protocol};
+use treecast_mast::message::{Envelope, Key, Protocol};
 
 /// The bytes behind the fields.
 const CODE_LEN: usize = 32;

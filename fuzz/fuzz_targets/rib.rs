@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use treecast_interdomain::rib::{
+use treecast_rib::{
     delegations::Delegations, mrt::Header, read::read, relations::Relations, report::analyse, source,
 };
 

@@ -1,10 +1,8 @@
 //! The border between C and Rust: signals, arguments, processes and threads as a program of C has them, which has no start of Rust's.
 
-mod linked;
-
 use std::path::{Path, PathBuf};
 
-use linked::{compile, libraries, linked, scratch, start, succeed};
+use crate::linked::{compile, libraries, linked, scratch, start, succeed};
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/border").join(name).with_extension("c")

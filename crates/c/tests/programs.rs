@@ -1,7 +1,5 @@
 //! Compiles the C programs of `examples`, and has them exchange objects with the Rust library.
 
-mod linked;
-
 use std::{
     ffi::OsStr,
     io::{BufRead, BufReader, Read},
@@ -9,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use linked::{compile, libraries, linked, scratch, start, succeed};
+use crate::linked::{compile, libraries, linked, scratch, start, succeed};
 use treecast::{Group, GroupEvent, Object, Received, Receiver, ReceiverEvent};
 
 /// A program of `examples`, linked with the shared library.

@@ -10,7 +10,7 @@ use std::{
 use clap::Subcommand;
 use serde::Serialize;
 use treecast_host::{clock, stop::Stop};
-use treecast_interdomain::mast::run::{self, Event, HostConfig, Program, config::Config, status};
+use treecast_mast::run::{self, Event, HostConfig, Program, config::Config, status};
 
 use crate::{Outcome, output::Lines};
 

@@ -8,7 +8,7 @@ use std::{
 
 use clap::Subcommand;
 use serde::Serialize;
-use treecast_interdomain::rib::{
+use treecast_rib::{
     Family,
     analysis::growth,
     delegations::Delegations,
@@ -219,7 +219,7 @@ fn read_one(path: &Path, args: &ReadArgs) -> Done {
     let line = ReadLine {
         file: content.file().into(),
         kind: content.kind(),
-        time: treecast_interdomain::rib::date::time(content.time()),
+        time: treecast_rib::date::time(content.time()),
         items,
         faults: content.faults().errors(),
     };

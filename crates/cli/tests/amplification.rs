@@ -1,19 +1,17 @@
 //! What `treecast router` makes of packets of others: how many of them come to somebody who is listed there, and on which links
 //! what is for a group becomes multicast. The figures are printed with `--nocapture`.
 
-mod child;
-mod mroute_network;
-mod router_network;
-
 use std::{
     net::Ipv6Addr,
     time::{Duration, SystemTime},
 };
 
-use child::PrivateFile;
-use mroute_network::Network;
-use router_network::{
-    C1, C2, C3, R1, R2, SENDER, heard_of, host, receivers, start, status, tree, udp, with_header,
+use crate::{
+    child::PrivateFile,
+    mroute_network::{self, Network},
+    router_network::{
+        C1, C2, C3, R1, R2, SENDER, heard_of, host, receivers, start, status, tree, udp, with_header,
+    },
 };
 use treecast_proto::explicit::{
     authentication::DomainKey,
@@ -149,6 +147,7 @@ fn attacks<'a>(form: Form, key: &'a [&'a str]) -> Vec<Attack<'a>> {
 
 /// Each of two tables: 100 packets of an outsider, and how many come to somebody whom they list.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn an_outsiders_packet_becomes_one_at_a_victim_at_most() {
     let network = network();
     let file = PrivateFile::key();
@@ -172,6 +171,7 @@ fn an_outsiders_packet_becomes_one_at_a_victim_at_most() {
 
 /// Whatever forwards: the same guard.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn sources_are_held_to_their_links_networks_and_numbers_of_copies() {
     let network = network();
     let file = PrivateFile::key();

@@ -1,11 +1,12 @@
 //! The rules of ARCHITECTURE.md that a program can check: which crate may use which, and that the
 //! protocol crates stay free of the operating system.
 
-mod circles;
-
 use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
-use circles::{circles, hidden};
+use crate::{
+    circles::{circles, hidden},
+    sources::{rust_files, workspace},
+};
 
 /// Which crates of ours each crate may depend on (DESIGN: dependencies point one way only).
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -21,12 +22,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Its tests have programs of C and Python exchange objects.
     ("python", &["treecast", "c"]),
     ("load", &["wire", "host", "proto", "measure"]),
-    ("interdomain", &["wire", "host", "measure"]),
+    ("doctor", &["wire", "host", "proto"]),
+    ("beacon", &["wire", "host", "proto"]),
+    ("rib", &["host", "measure"]),
+    ("mast", &["wire", "host"]),
     ("feed", &["proto", "measure"]),
     ("lab", &["wire", "host", "proto", "driver", "dataplane", "measure"]),
     (
         "experiment",
-        &["wire", "host", "proto", "sim", "driver", "dataplane", "lab", "load", "interdomain", "measure"],
+        &["wire", "host", "proto", "sim", "driver", "dataplane", "lab", "load", "mast", "measure"],
     ),
     ("bench", &["wire", "host", "proto", "driver", "dataplane", "lab", "measure"]),
     (
@@ -44,7 +48,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "bench",
             "load",
             "feed",
-            "interdomain",
+            "doctor",
+            "beacon",
+            "rib",
+            "mast",
             "measure",
         ],
     ),
@@ -106,7 +113,7 @@ fn protocol_crates_build_without_an_operating_system() {
 #[test]
 fn protocol_crates_name_nothing_of_the_operating_system() {
     for name in WITHOUT_AN_OS {
-        for file in rust_files(workspace().join("crates").join(name).join("src")) {
+        for file in rust_files(&workspace().join("crates").join(name).join("src")) {
             let text = std::fs::read_to_string(&file).expect("a source file is readable");
             for path in standard_paths(&text) {
                 let is_allowed = ALLOWED_THERE.iter().any(|allowed| path.starts_with(allowed));
@@ -265,8 +272,7 @@ const BELOW_THE_LIBRARY: [&str; 3] = ["treecast_driver", "treecast_proto", "tree
 fn the_command_delivers_by_the_library_alone() {
     let source = workspace().join("crates/cli/src");
     for part in ON_THE_LIBRARY.map(|part| source.join(part)) {
-        let files = if part.is_dir() { rust_files(part) } else { vec![part] };
-        for file in files {
+        for file in rust_files(&part) {
             let text = std::fs::read_to_string(&file).expect("a source file is readable");
             let below = BELOW_THE_LIBRARY.iter().find(|name| text.contains(**name));
             assert_eq!(below, None, "{} goes past the library", file.display());
@@ -277,7 +283,7 @@ fn the_command_delivers_by_the_library_alone() {
 /// STYLE: files stay under 1,000 lines.
 #[test]
 fn files_stay_readable() {
-    for file in rust_files(workspace().join("crates")) {
+    for file in rust_files(&workspace().join("crates")) {
         let lines = std::fs::read_to_string(&file).expect("a source file is readable").lines().count();
         assert!(lines < 1000, "{} has {lines} lines: split it", file.display());
     }
@@ -314,24 +320,4 @@ fn wasm_target_is_there() -> bool {
     let Ok(sysroot) = sysroot else { return false };
     let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim());
     sysroot.join("lib/rustlib/wasm32-unknown-unknown/lib").is_dir()
-}
-
-fn rust_files(folder: PathBuf) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![folder];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("a source folder is readable").flatten() {
-            let path = entry.path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false if path.extension().is_some_and(|extension| extension == "rs") => files.push(path),
-                false => {}
-            }
-        }
-    }
-    files
-}
-
-fn workspace() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there")
 }

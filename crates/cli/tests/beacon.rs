@@ -1,16 +1,15 @@
 //! `treecast doctor beacon` on two hosts: the matrix as JSON and for Prometheus, with a key.
 
-mod child;
-mod mroute_network;
-
 use std::{
     io::{Read, Write},
     net::TcpStream,
     process::Stdio,
 };
 
-use child::{PrivateFile, SpawnGuarded};
-use mroute_network::{Network, eventually, treecast};
+use crate::{
+    child::{PrivateFile, SpawnGuarded},
+    mroute_network::{Network, eventually, treecast},
+};
 use serde_json::Value;
 
 const GROUP: &str = "[ff15::77]:7777";

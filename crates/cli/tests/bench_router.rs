@@ -1,8 +1,6 @@
 //! `treecast bench router`, briefly: that it measures what it says, and leaves nothing behind. How fast anything is, is not looked
 //! at. Needs root.
 
-mod child;
-
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -11,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use child::{SpawnGuarded, treecast_as_nobody};
+use crate::child::{SpawnGuarded, treecast_as_nobody};
 
 fn bench(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
@@ -27,6 +25,7 @@ fn left_behind(process: u32) -> usize {
 }
 
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn every_way_is_measured_and_compared() {
     let arguments = ["--runs", "1", "--seconds", "0.2", "--user-space", "--json"];
     let child = bench(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded();

@@ -1,10 +1,5 @@
 //! Carousels behind a bridge that snoops: namespaces of this test's own. Needs root.
 
-mod child;
-
-mod mroute_network;
-mod session;
-
 use std::{
     fs,
     io::Read as _,
@@ -14,9 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use child::{Guarded, SpawnGuarded, Teller};
-use mroute_network::Network;
-use session::{Scratch, treecast, wait_until};
+use crate::{
+    child::{Guarded, SpawnGuarded, Teller},
+    mroute_network::Network,
+    session::{Scratch, treecast, wait_until},
+};
 
 const HOSTS: [&str; 4] = ["h0", "h1", "h2", "h3"];
 

@@ -1,16 +1,14 @@
 //! Every fanout with every repair, in one small network that loses a tenth of what the sender sends. Needs root.
 
-mod child;
-mod mroute_network;
-mod session;
-
 use std::{
     process::{Command, Stdio},
     thread,
 };
 
-use mroute_network::{Network, TENTH};
-use session::{Guarded, Scratch, contents, finish, path, start, treecast, wait_until};
+use crate::{
+    mroute_network::{Network, TENTH},
+    session::{Guarded, Scratch, contents, finish, path, start, treecast, wait_until},
+};
 
 const LEN: usize = 300_000;
 

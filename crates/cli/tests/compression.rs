@@ -1,10 +1,5 @@
 //! `send --compress`: less is sent, and receivers get what was there.
 
-#[path = "child/mod.rs"]
-mod child;
-#[path = "session/mod.rs"]
-mod session;
-
 use std::{
     fs::{self, File},
     io::Write,
@@ -12,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use session::{Scratch, SpawnGuarded, contents, finish_well, refused, treecast, wait_until};
+use crate::session::{Scratch, SpawnGuarded, contents, finish_well, refused, treecast, wait_until};
 
 const MIB: usize = 1 << 20;
 
@@ -25,6 +20,7 @@ fn mixed() -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn a_compressed_file_takes_the_time_of_what_is_sent_with_every_repair() {
     // 20 MiB take 42 s at 4 Mbit/s.
     let repairs = [

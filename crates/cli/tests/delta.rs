@@ -1,9 +1,6 @@
 //! `send --delta` and `receive --old`: receivers with an older version fetch what differs, and every copy is right, whatever the
 //! older version is.
 
-mod child;
-mod session;
-
 use std::{
     fs::{self, File},
     os::unix::fs::{FileExt, MetadataExt},
@@ -11,8 +8,10 @@ use std::{
     process::Command,
 };
 
-use child::{Guarded, SpawnGuarded};
-use session::{Scratch, events, finish, finish_well, last_event, refused, start, treecast, wait_until};
+use crate::{
+    child::{Guarded, SpawnGuarded},
+    session::{Scratch, events, finish, finish_well, last_event, refused, start, treecast, wait_until},
+};
 use treecast_lab::{Lab, Options, Topology};
 
 const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");

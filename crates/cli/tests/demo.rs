@@ -1,11 +1,8 @@
 //! What `make demo` runs, but for the runs themselves: their plan, and the script that opens the report.
 
-mod child;
-mod session;
-
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use session::{Scratch, treecast};
+use crate::session::{Scratch, treecast};
 
 fn root() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -1,9 +1,5 @@
 //! Sessions that are announced and found, and tickets by a code, between hosts on one network. Needs root.
 
-mod child;
-mod mroute_network;
-mod session;
-
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -12,10 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use child::{Guarded, SpawnGuarded, Teller};
-use mroute_network::Network;
-use session::{
-    Scratch, contents, finish_well, finish_with, last_event, path, refused, start, treecast, wait_until,
+use crate::{
+    child::{Guarded, SpawnGuarded, Teller},
+    mroute_network::Network,
+    session::{
+        Scratch, contents, finish_well, finish_with, last_event, path, refused, start, treecast, wait_until,
+    },
 };
 use treecast_driver::security::Identity;
 use treecast_host::{clock::since_1970, interface::Interface, option::ToGroups};

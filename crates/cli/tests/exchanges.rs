@@ -3,9 +3,6 @@
 //!
 //! `TREECAST_EXCHANGES=10000` makes so many exchanges in place of a few hundred.
 
-mod child;
-mod session;
-
 use std::{
     ffi::CString,
     fs,
@@ -23,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use session::{Guarded, Scratch, SpawnGuarded, finish, path, start, treecast, wait_until};
+use crate::session::{self, Guarded, Scratch, SpawnGuarded, finish, path, start, treecast, wait_until};
 
 /// What is in every file outside the folder, and in none of those in it.
 const SECRET: &str = "nobody is to have this";

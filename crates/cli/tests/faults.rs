@@ -24,6 +24,7 @@ fn play(first: &str) -> (Output, Vec<PathBuf>) {
 }
 
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn whoever_is_up_at_the_end_has_every_file_right_and_hardly_anything_twice() {
     let played = thread::scope(|scope| {
         let playing = FIRST.map(|first| scope.spawn(move || play(first)));

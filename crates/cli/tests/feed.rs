@@ -1,11 +1,8 @@
 //! `treecast feed` as a user runs it.
 
-mod child;
-mod session;
-
 use std::{fs, process::Output};
 
-use session::{Scratch, treecast};
+use crate::session::{Scratch, treecast};
 
 fn feed(scratch: &Scratch, args: &[&str]) -> Output {
     treecast().arg("feed").args(args).current_dir(scratch.path("")).output().unwrap()

@@ -1,8 +1,5 @@
 //! `treecast feed DIR` as a user runs it.
 
-mod child;
-mod session;
-
 use std::{
     fs::{self, File},
     io::Write,
@@ -10,8 +7,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use session::{
-    Guarded, Scratch, SpawnGuarded, events, finish, finish_well, finish_with, refused, treecast, wait_until,
+use crate::session::{
+    self, Guarded, Scratch, SpawnGuarded, events, finish, finish_well, finish_with, refused, treecast,
+    wait_until,
 };
 
 fn feed_command(scratch: &Scratch, args: &[&str]) -> Command {

@@ -3,9 +3,6 @@
 //! up, keeps its pipe open, writes each product's metadata and data (`PIPE -metadata`), and closes the pipe in the end. Its pipe
 //! gets full buffers of 4096 bytes. The rest of a product leaves with it because of `-flush`.
 
-mod child;
-mod session;
-
 use std::{
     fs,
     io::Write,
@@ -13,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use session::{
+use crate::session::{
     Guarded, Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, path, treecast, wait_until,
 };
 

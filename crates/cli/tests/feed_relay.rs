@@ -1,15 +1,12 @@
 //! `contrib/feed/relay.sh`: a site whose firewall drops UDP from the sender gets a feed by one TCP connection, and by its own multicast.
 
-mod child;
-mod session;
-
 use std::{
     fs,
     path::Path,
     process::{Command, Stdio},
 };
 
-use session::{Guarded, Lab, Scratch, contents, finish, path, start, wait_until};
+use crate::session::{Guarded, Lab, Scratch, contents, finish, path, start, wait_until};
 
 /// A LAN of a sender and three receivers, client0 to client2. The firewalls of the first two drop UDP from the sender.
 struct Network(Lab);

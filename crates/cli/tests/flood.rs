@@ -1,8 +1,5 @@
 //! Ten thousand strangers at the control port, who say nothing or stop in the middle of a handshake.
 
-mod child;
-mod session;
-
 use std::{
     fs,
     io::Write,
@@ -12,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use session::{Scratch, contents, finish_well, path, wait_until};
+use crate::session::{Scratch, contents, finish_well, path, wait_until};
 use socket2::{Domain, Socket, Type};
 
 const STRANGERS: usize = 10_000;

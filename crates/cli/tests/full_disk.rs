@@ -1,12 +1,9 @@
 //! Receivers whose disk is full, and has room again, or not.
 
-mod child;
-mod session;
-
 use std::{fs, path::PathBuf, process::Command};
 
+use crate::session::{self, Scratch, contents, events, finish, finish_well, finish_with, path, wait_until};
 use serde_json::Value;
-use session::{Scratch, contents, events, finish, finish_well, finish_with, path, wait_until};
 
 /// A small file system in memory; unmounted when dropped.
 struct Disk(PathBuf);

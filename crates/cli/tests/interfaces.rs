@@ -1,16 +1,12 @@
 //! Which interface a session takes where the user names none, and sessions between hosts that have link-local addresses alone.
 
-#[path = "child/mod.rs"]
-mod child;
-mod session;
-
 use std::{
     fs,
     net::{IpAddr, SocketAddr},
     process::Command,
 };
 
-use session::{
+use crate::session::{
     Guarded, Scratch, contents, events, finish_well, finish_with, last_event, path, start, wait_until,
 };
 use treecast_wire::ticket::Ticket;

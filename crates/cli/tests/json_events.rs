@@ -1,8 +1,5 @@
 //! docs/json.md and what `--json` prints say the same.
 
-mod child;
-mod session;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -11,9 +8,9 @@ use std::{
     time::Duration,
 };
 
+use crate::session::{Scratch, events, finish_well, start, treecast, wait_until};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use session::{Scratch, events, finish_well, start, treecast, wait_until};
 use treecast_driver::{
     events::Timed,
     explicit::event::{Branch, Counted, Group, Listed, MeadEvent, Registrations, Served},

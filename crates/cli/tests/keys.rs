@@ -1,11 +1,8 @@
 //! `treecast keys` as a user runs it.
 
-mod child;
-mod session;
-
 use std::{fs, os::unix::fs::PermissionsExt, process::Output};
 
-use session::{Scratch, treecast};
+use crate::session::{Scratch, treecast};
 
 struct Home(Scratch);
 

@@ -1,8 +1,5 @@
 //! `treecast send --repair local` on a network: receivers that lose packets mend each other's losses in groups that they form.
 
-mod child;
-mod session;
-
 use std::{
     collections::BTreeSet,
     fs::File,
@@ -12,9 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use child::{Guarded, SpawnGuarded};
+use crate::{
+    child::{Guarded, SpawnGuarded},
+    session::{self, Scratch, contents, last_event, wait_until},
+};
 use serde_json::Value;
-use session::{Scratch, contents, last_event, wait_until};
 use treecast_driver::seal::{Sealer, Secret};
 use treecast_lab::{Lab, Options, Topology};
 use treecast_wire::{
@@ -190,6 +189,7 @@ fn members_mend_each_others_losses() {
 }
 
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn without_multicast_copies_go_to_each_receiver_and_repairs_to_who_lacks_them() {
     // All copies by unicast share the rate.
     for (name, arguments) in [
@@ -362,6 +362,7 @@ fn what_is_late_is_given_up_and_counted() {
 
 /// The semi-reliable mode for streams: units come one by one, and none waits for a late one.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn a_feed_goes_to_local_groups() {
     const UNITS: usize = 30;
     let site = Site::up("feed");

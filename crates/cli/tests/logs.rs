@@ -1,10 +1,7 @@
 //! `--log`, `--log-format` and `TREECAST_LOG`.
 
-mod child;
-mod session;
-
+use crate::session::{Scratch, events, refused, treecast};
 use serde_json::Value;
-use session::{Scratch, events, refused, treecast};
 
 /// What a sender and a receiver say beside their events, of a session of one small file.
 fn session(log: &[&str]) -> [String; 2] {

@@ -1,11 +1,8 @@
 //! Paths as long as Linux takes them: 4,096 bytes, and 255 for each name.
 
-mod child;
-mod session;
-
 use std::{io::Read, io::Write, os::fd::OwnedFd, path::Path};
 
-use session::{Scratch, finish_well, finish_with, path, refused, treecast};
+use crate::session::{Scratch, finish_well, finish_with, path, refused, treecast};
 use treecast_host::{
     folder::{OPEN_FOLDER, c_string, make_folder_at, make_link_at, open_at},
     root::Root,

@@ -1,8 +1,5 @@
 //! MAST in namespaces: a stub network with two providers, and all of its programs.
 
-mod child;
-mod mroute_network;
-
 use std::{
     fs,
     net::{SocketAddr, UdpSocket},
@@ -13,10 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use child::{SpawnGuarded, Teller};
-use mroute_network::Network;
+use crate::{
+    child::{SpawnGuarded, Teller},
+    mroute_network::Network,
+};
 use treecast_host::interface::index_of;
-use treecast_interdomain::mast::{
+use treecast_mast::{
     dns::{client::PrefixUpdate, keys::signer},
     message::{Envelope, Key, Message, Open, Preference, PrefixState, Protocol, TunnelKind},
 };

@@ -1,10 +1,5 @@
 //! `treecast mead` in networks of namespaces: receivers are plain UDP sockets.
 
-mod child;
-mod mead_sender;
-mod mroute_network;
-mod packets;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -13,10 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use child::PrivateFile;
-use mead_sender::{Sender, received, receivers_at, router, send, send_super};
-use mroute_network::{Network, eventually};
-use packets::packet_socket;
+use crate::{
+    child::PrivateFile,
+    mead_sender::{Sender, received, receivers_at, router, send, send_super},
+    mroute_network::{Network, eventually},
+    packets::packet_socket,
+};
 use serde_json::Value;
 use socket2::Socket;
 use treecast_wire::{
@@ -246,6 +243,7 @@ fn well_formed_datagrams(mut capture: &Socket, dialect: Dialect) -> (usize, usiz
 }
 
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn with_routers_each_datagram_arrives_once_and_fewer_bytes_leave_the_sender() {
     let network = network();
     let sockets = receivers(&network);
@@ -300,6 +298,7 @@ fn routers_of_another_domain_are_not_believed() {
 }
 
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn super_packets_arrive_as_their_datagrams_whether_they_leave_whole_or_not() {
     let network = network();
     let sockets = receivers(&network);
@@ -331,6 +330,7 @@ fn narrow(network: &Network, one: &str, other: &str, mtu: u32) {
 }
 
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn behind_a_narrow_link_everything_arrives_once_the_sender_has_heard_of_it() {
     // Datagrams that leave room there for the header of four addresses, and for none.
     for (with_routers, mtu, len) in [(true, 1300, 1170), (true, 1280, 1200), (false, 1280, 1244)] {

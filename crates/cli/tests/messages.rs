@@ -1,9 +1,6 @@
 //! What is said about wrong arguments and files: one line that names what is wrong and what to do about
 //! it, an exit code that is not 0, and nothing left behind.
 
-mod child;
-mod session;
-
 use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt,
@@ -11,7 +8,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use session::{Scratch, finish_well, treecast};
+use crate::session::{Scratch, finish_well, treecast};
 
 /// Arguments; then what the line must say: what is wrong, and what to do.
 type Case = (&'static [&'static str], &'static [&'static str]);

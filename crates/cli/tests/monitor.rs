@@ -1,16 +1,15 @@
 //! `treecast monitor`: a program's exit code comes through, a recording is shown in every format, and
 //! what is killed leaves a recording that is read up to there.
 
-mod child;
-mod session;
-
 use std::{
     path::Path,
     process::{Command, Output, Stdio},
 };
 
-use child::SpawnGuarded;
-use session::{Scratch, path, treecast, wait_until};
+use crate::{
+    child::SpawnGuarded,
+    session::{Scratch, path, treecast, wait_until},
+};
 
 const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
 

@@ -1,10 +1,6 @@
 //! Receivers whose address changes, whose cable is cut, or whose connection a device on the way forgets: they come back by
 //! themselves, and the others do not notice. Needs root.
 
-mod child;
-mod mroute_network;
-mod session;
-
 use std::{
     fs,
     io::{Read as _, Write as _},
@@ -17,8 +13,10 @@ use std::{
     time::Duration,
 };
 
-use mroute_network::Network;
-use session::{Guarded, Scratch, contents, finish_well, path, start, treecast, wait_until};
+use crate::{
+    mroute_network::Network,
+    session::{Guarded, Scratch, contents, finish_well, path, start, treecast, wait_until},
+};
 
 const SIZE: usize = 10_000_000;
 
@@ -87,6 +85,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, is_forgotten: impl Fn() -> bo
 }
 
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn a_receiver_whose_connection_is_forgotten_on_the_way_comes_back() {
     for more in [&[][..], &["--plain"]] {
         let scratch = Scratch::new();
@@ -112,6 +111,7 @@ fn a_receiver_whose_connection_is_forgotten_on_the_way_comes_back() {
 
 /// It has lost its key with its power, and comes again before the sender misses it.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn a_machine_that_lost_its_power_and_has_everything_in_the_end_is_no_failure() {
     for more in [&[][..], &["--plain"]] {
         let scratch = Scratch::new();

@@ -1,8 +1,5 @@
 //! Folders as one set: modes, times, links, and what is empty.
 
-mod child;
-mod session;
-
 use std::{
     fs::{self, File, Permissions},
     os::unix::{
@@ -14,7 +11,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use session::{Scratch, contents, finish, finish_well, finish_with, path, start, wait_until};
+use crate::{
+    child,
+    session::{Scratch, contents, finish, finish_well, finish_with, path, start, wait_until},
+};
 
 /// What is to be the same of something at both ends: kind and permissions, time, and bytes or what it points to.
 fn likeness(path: &Path) -> (u32, (i64, i64), Vec<u8>) {

@@ -1,8 +1,5 @@
 //! Whoever reads what treecast prints may go away: everything goes on, or ends, as if it were read.
 
-mod child;
-mod session;
-
 use std::{
     fs::File,
     io::{pipe, read_to_string},
@@ -11,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use session::{Guarded, Scratch, SpawnGuarded, finish_well, path, wait_until};
+use crate::session::{Guarded, Scratch, SpawnGuarded, finish_well, path, wait_until};
 
 /// How the command ends, and what it says on standard error, when nobody reads its standard output.
 fn unread(arguments: &[&str]) -> (ExitStatus, String) {

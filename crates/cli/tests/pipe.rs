@@ -1,18 +1,13 @@
 //! Streams from standard input to standard output, and programs that run for each file.
 
-#[path = "child/mod.rs"]
-mod child;
-#[path = "session/mod.rs"]
-mod session;
-
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
     process::{Command, Stdio},
 };
 
-use session::{
-    Guarded, Lab, Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, start, treecast,
+use crate::session::{
+    self, Guarded, Lab, Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, start, treecast,
     wait_until,
 };
 

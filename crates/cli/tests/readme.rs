@@ -1,22 +1,14 @@
 //! The commands that README.md shows, run as a reader would, in a small network of namespaces. Needs root.
 
-mod child;
-mod session;
-
 use std::{
-    cell::RefCell,
-    collections::BTreeSet,
-    fs,
-    io::Read,
-    net::UdpSocket,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    process::Command,
-    thread,
-    time::Duration,
+    cell::RefCell, collections::BTreeSet, fs, io::Read, net::UdpSocket, os::unix::fs::symlink, path::Path,
+    process::Command, thread, time::Duration,
 };
 
-use session::{Guarded, Scratch, contents, finish_well, start, treecast, wait_until};
+use crate::{
+    session::{Guarded, Scratch, contents, finish_well, start, treecast, wait_until},
+    sources::workspace,
+};
 use treecast_host::namespace::Namespace;
 
 /// Commands that are not run here, each with the reason.
@@ -75,7 +67,7 @@ impl Reader {
         let lab = format!("readme{}", std::process::id());
         let folder = Scratch::new();
         fs::write(folder.path("network.toml"), NETWORK).unwrap();
-        symlink(repository().join("labs"), folder.path("labs")).unwrap();
+        symlink(workspace().join("labs"), folder.path("labs")).unwrap();
         folder.file("image.iso", SIZE);
         folder.file("image.raw", SIZE);
         let mut up = treecast();
@@ -269,7 +261,7 @@ impl Drop for Reader {
 
 /// What README.md shows as commands: in a block with prompts the lines behind one, else all lines.
 fn commands() -> BTreeSet<String> {
-    let text = fs::read_to_string(repository().join("README.md")).unwrap();
+    let text = fs::read_to_string(workspace().join("README.md")).unwrap();
     let blocks = text.split("\n\n").filter(|block| block.starts_with("    "));
     let commands = blocks.flat_map(|block| {
         let lines: Vec<&str> = block.lines().map(str::trim).collect();
@@ -294,8 +286,4 @@ fn first_line(program: &mut Guarded) -> String {
         line.push(char::from(byte[0]));
     }
     line
-}
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }

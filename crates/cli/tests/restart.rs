@@ -1,9 +1,5 @@
 //! Senders that are killed and started again go on with their session.
 
-mod child;
-mod mroute_network;
-mod session;
-
 use std::{
     fs::{self, File},
     io::Write as _,
@@ -13,12 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mroute_network::Network;
-use serde_json::Value;
-use session::{
-    Guarded, Scratch, SpawnGuarded, contents, fetched, finish, finish_well, finish_with, last_event, path,
-    refused, start, treecast, wait_until,
+use crate::{
+    mroute_network::Network,
+    session::{
+        Guarded, Scratch, SpawnGuarded, contents, fetched, finish, finish_well, finish_with, last_event,
+        path, refused, start, treecast, wait_until,
+    },
 };
+use serde_json::Value;
 
 /// Kills a sender and starts it again with the same arguments.
 fn again(scratch: &Scratch, sender: Guarded, args: &[&str]) -> Guarded {

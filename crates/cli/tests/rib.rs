@@ -1,11 +1,8 @@
 //! `treecast rib` as a user runs it, with files that are wrong or unusual.
 
-mod child;
-mod session;
-
 use std::{fs, process::Output};
 
-use session::{Scratch, treecast};
+use crate::session::{Scratch, treecast};
 
 /// 2012-12-01 and 2013-01-01, in seconds since 1970.
 const DECEMBER: u32 = 1_354_320_000;

@@ -1,10 +1,5 @@
 //! `treecast router` between network namespaces: hand-made MEADcast packets, two routers, receivers with plain UDP sockets.
 
-mod child;
-mod mroute_network;
-mod packets;
-mod router_network;
-
 use std::{
     fs,
     io::{Read, Write},
@@ -15,12 +10,14 @@ use std::{
     time::SystemTime,
 };
 
-use child::{PrivateFile, SpawnGuarded, treecast_as_nobody};
-use mroute_network::{Network, PATIENCE, eventually, treecast};
-use packets::packet_socket;
-use router_network::{
-    C1, C2, C3, R1, R2, SENDER, assert_heard, groups, inject, packet, receivers, send, set, start, status,
-    tree, udp, with_header,
+use crate::{
+    child::{PrivateFile, SpawnGuarded, treecast_as_nobody},
+    mroute_network::{Network, PATIENCE, eventually, treecast},
+    packets::packet_socket,
+    router_network::{
+        C1, C2, C3, R1, R2, SENDER, assert_heard, groups, inject, packet, receivers, send, set, start,
+        status, tree, udp, with_header,
+    },
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_dataplane::explicit::{process, show};
@@ -340,6 +337,7 @@ fn assert_forwards(network: &Network, receivers: &[UdpSocket; 3], text: &str) {
 }
 
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn a_living_routers_interfaces_are_left_alone_and_a_killed_ones_are_taken() {
     let network = tree();
     let _r2 = start(&network, "r2", &[]);
@@ -371,6 +369,7 @@ fn a_living_routers_interfaces_are_left_alone_and_a_killed_ones_are_taken() {
 
 /// Also of interfaces that come up while the routers run.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn two_routers_share_a_host_by_interface() {
     let network = tree();
     let _r2 = start(&network, "r2", &[]);

@@ -1,10 +1,5 @@
 //! `treecast router` that is killed, started again, and told to leave, while packets come.
 
-mod child;
-mod mead_sender;
-mod mroute_network;
-mod router_network;
-
 use std::{
     net::{Ipv6Addr, UdpSocket},
     process::Stdio,
@@ -13,9 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mead_sender::Sender;
-use mroute_network::{Network, PATIENCE, eventually};
-use router_network::{C1, C2, C3, R2, assert_heard, receivers, send, set, start, status, tree};
+use crate::{
+    mead_sender::Sender,
+    mroute_network::{Network, PATIENCE, eventually},
+    router_network::{C1, C2, C3, R2, assert_heard, receivers, send, set, start, status, tree},
+};
 
 /// Packets for all three receivers, one every 5 ms, and how many each receiver has heard.
 struct Flow {
@@ -104,6 +101,7 @@ fn a_killed_router_that_is_started_again_loses_nothing() {
 }
 
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn a_killed_routers_program_ends_to_act_and_can_be_taken_away() {
     let network = tree();
     let receivers = receivers(&network);
@@ -138,6 +136,7 @@ fn a_killed_routers_program_ends_to_act_and_can_be_taken_away() {
 
 /// One by `set disable` and in user space, the other one by SIGTERM. The sender would look for routers every 12 s.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn a_router_that_leaves_loses_nothing() {
     let network = tree();
     let receivers = receivers(&network);

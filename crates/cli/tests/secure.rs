@@ -1,15 +1,12 @@
 //! Sessions are secure unless asked otherwise: who is admitted, who is not, and what both sides say.
 
-mod child;
-mod session;
-
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
-use serde_json::Value;
-use session::{
+use crate::session::{
     Guarded, Scratch, SpawnGuarded, contents, events, finish, finish_well, path, refused, start, treecast,
     wait_until,
 };
+use serde_json::Value;
 use treecast_wire::ticket::Ticket;
 
 const SIZE: usize = 300_000;

@@ -1,8 +1,5 @@
 //! `treecast send` and `treecast receive` as a user runs them, over the loopback interface.
 
-mod child;
-mod session;
-
 use std::{
     fs,
     io::Write,
@@ -11,11 +8,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-use serde_json::Value;
-use session::{
+use crate::session::{
     Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, path, refused, start, treecast,
     wait_until,
 };
+use serde_json::Value;
 use treecast_wire::{
     header::{FileId, SessionId},
     message::{BeginOfFile, Message, PROTOCOL_VERSION, TransferType, Welcome},
@@ -237,7 +234,7 @@ fn a_receiver_hears_at_the_port_that_it_names() {
     drop(taken);
     let receiver = scratch.receive("a", &[&named[..], &["--json"]].concat());
     let is_bound = || {
-        let sockets = fs::read_to_string("/proc/net/udp6").unwrap();
+        let sockets = fs::read_to_string("/proc/thread-self/net/udp6").unwrap();
         sockets.contains(&format!(":{port:04X} "))
     };
     wait_until("it has the port", is_bound);

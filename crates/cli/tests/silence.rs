@@ -1,17 +1,15 @@
 //! Senders and receivers that are stopped: nobody waits for them for ever, and who is given up learns why.
 
-mod child;
-mod session;
-
 use std::{
     io::{BufRead as _, BufReader},
     time::Duration,
 };
 
-use serde_json::json;
-use session::{
-    Guarded, Lab, Scratch, events, finish, finish_well, finish_with, joined, last_event, path, wait_until,
+use crate::session::{
+    self, Guarded, Lab, Scratch, events, finish, finish_well, finish_with, joined, last_event, path,
+    wait_until,
 };
+use serde_json::json;
 
 /// The shortest that can be asked for.
 const STALL_LIMIT: [&str; 2] = ["--stall-limit", "10"];
@@ -207,6 +205,7 @@ fn a_carousel_by_copies_tells_who_was_never_there_and_ends_when_all_have_gone() 
 }
 
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn a_group_that_nobody_hears_is_told_of_and_holds_nobody_back() {
     let network = Lab::up("tcq", "lan:clients=2,rate=100M,loss=0%");
     let rules =

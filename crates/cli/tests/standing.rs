@@ -1,9 +1,5 @@
 //! Standing receivers: services that take what trusted senders announce. Needs root.
 
-mod child;
-mod mroute_network;
-mod session;
-
 use std::{
     fs,
     os::unix::{fs::MetadataExt, net::UnixDatagram},
@@ -12,13 +8,15 @@ use std::{
     time::Duration,
 };
 
-use child::Guarded;
-use mroute_network::Network;
-use serde_json::Value;
-use session::{
-    Scratch, contents, finish, finish_well, finish_with, last_event, path, refused, start, treecast,
-    wait_until,
+use crate::{
+    child::Guarded,
+    mroute_network::Network,
+    session::{
+        Scratch, contents, finish, finish_well, finish_with, last_event, path, refused, start, treecast,
+        wait_until,
+    },
 };
+use serde_json::Value;
 
 /// A sender with a key, and standing receivers that trust it, on one LAN.
 struct House {

@@ -1,8 +1,5 @@
 //! What others on the host see of running senders and receivers: `treecast status`, and `--metrics`.
 
-mod child;
-mod session;
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -13,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::session::{Guarded, Scratch, start, treecast};
 use serde_json::Value;
-use session::{Guarded, Scratch, start, treecast};
 
 /// A runtime folder of a test's own.
 struct Host(Scratch);

@@ -1,8 +1,5 @@
 //! Senders and receivers at a terminal: `script` makes one, and hands on what is typed.
 
-mod child;
-mod session;
-
 use std::{
     fs,
     io::{Read as _, Write as _},
@@ -12,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use session::{Guarded, Scratch, SpawnGuarded, contents, finish_well, path, wait_until};
+use crate::session::{Guarded, Scratch, SpawnGuarded, contents, finish_well, path, wait_until};
 
 /// A program at a terminal.
 struct Typed {

@@ -1,11 +1,8 @@
 //! `treecast doctor trace` across three `treecast mroute` routers: real routes, the kernel's own counts.
 
-mod child;
-mod mroute_network;
-
 use std::{fs, process::Output};
 
-use mroute_network::Network;
+use crate::mroute_network::Network;
 use serde_json::Value;
 
 /// s - r0 - r1 - r2 - c.

@@ -1,8 +1,5 @@
 //! `treecast unicast` over loopback, as programs.
 
-mod child;
-mod session;
-
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -13,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use session::{Guarded, Scratch, finish, finish_well, start, treecast};
+use crate::session::{Guarded, Scratch, finish, finish_well, start, treecast};
 
 /// A server, once it says that it serves.
 fn serve(transport: &str, file: &Path, address: &str) -> Guarded {

@@ -1,15 +1,12 @@
 //! What a sender may do in a receiver's folder, and what it may not.
 
-mod child;
-mod session;
-
 use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt,
     process::Command,
 };
 
-use session::{Guarded, Scratch, contents, finish, finish_well, path, start, treecast, wait_until};
+use crate::session::{Guarded, Scratch, contents, finish, finish_well, path, start, treecast, wait_until};
 
 const WAYS: [&[&str]; 2] = [&["--rate", "80M"], &["--rate", "80M", "--repair", "carousel"]];
 

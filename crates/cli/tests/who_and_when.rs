@@ -1,16 +1,15 @@
 //! When a session starts, and with whom.
 
-mod child;
-mod session;
-
 use std::{
     fs,
     process::Stdio,
     time::{Duration, Instant},
 };
 
-use child::{SpawnGuarded, Teller};
-use session::{Scratch, contents, finish_well, path, refused, start, treecast};
+use crate::{
+    child::{SpawnGuarded, Teller},
+    session::{Scratch, contents, finish_well, path, refused, start, treecast},
+};
 
 #[test]
 fn a_session_starts_at_its_time_and_who_comes_later_catches_up() {

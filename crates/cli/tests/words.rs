@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::sources::{before_tests, rust_files, workspace};
+
 /// Libraries, whose errors say what happened. The command line adds which option helps (`cli/src/advice.rs`).
 const LIBRARIES: [&str; 6] = ["wire", "proto", "driver", "treecast", "lab", "measure"];
 
@@ -46,8 +48,7 @@ fn doc_comments_name_their_subject() {
     let mut wrong = Vec::new();
     for part in READ_THROUGH {
         let path = crates().join(part);
-        let files = if path.is_dir() { rust_files(&path) } else { vec![path] };
-        for file in files {
+        for file in rust_files(&path) {
             let text = fs::read_to_string(&file).expect("a source file is readable");
             for (line, opening) in openings(&text) {
                 if OPENINGS.iter().any(|words| opening.starts_with(words)) {
@@ -116,28 +117,10 @@ fn openings(code: &str) -> Vec<(usize, &str)> {
     (0..lines.len()).filter(begins).map(|at| (at + 1, lines[at][3..].trim_start())).collect()
 }
 
-/// A source file without the tests at its end.
-fn before_tests(code: &str) -> &str {
-    code.split_once("\n#[cfg(test)]\nmod ").map_or(code, |(code, _)| code)
-}
-
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a source folder is readable").flatten();
-    let mut files = Vec::new();
-    for path in entries.map(|entry| entry.path()) {
-        match path.is_dir() {
-            true => files.extend(rust_files(&path)),
-            false if path.extension().is_some_and(|extension| extension == "rs") => files.push(path),
-            false => {}
-        }
-    }
-    files
-}
-
 fn relative(file: &Path) -> String {
     file.strip_prefix(crates()).unwrap_or(file).display().to_string()
 }
 
 fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the crates are there")
+    workspace().join("crates")
 }

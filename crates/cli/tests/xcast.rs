@@ -1,18 +1,16 @@
 //! Xcast and Xcast+ in networks of namespaces: plain UDP receivers behind two levels of routers, and one between that knows no Xcast.
 
-mod child;
-mod mead_sender;
-mod mroute_network;
-
 use std::{
     collections::BTreeMap,
     net::{Ipv6Addr, UdpSocket},
     time::Duration,
 };
 
-use child::PrivateFile;
-use mead_sender::{Sender, received, receivers_at, router, send, send_super};
-use mroute_network::{Listener, Network, eventually, udp};
+use crate::{
+    child::PrivateFile,
+    mead_sender::{Sender, received, receivers_at, router, send, send_super},
+    mroute_network::{Listener, Network, eventually, udp},
+};
 use treecast_proto::explicit::authentication::DomainKey;
 use treecast_wire::{
     ipv6::{self, next_header},

@@ -1,8 +1,6 @@
 //! Routers that speak BGP by Debian's frr, in the internet of interdomain-2013, figure 6.1. Needs root, and frr
 //! (`scripts/setup.sh test`).
 
-mod common;
-
 use std::time::{Duration, Instant};
 
 use treecast_lab::{Error, Lab, Options, Routing, Topology, events::Fault};

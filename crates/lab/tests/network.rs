@@ -1,8 +1,6 @@
 //! Labs on this machine's kernel: packets get where they should, as fast and as whole as they should,
 //! and nothing stays behind. Needs root.
 
-mod common;
-
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;

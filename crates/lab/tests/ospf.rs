@@ -1,7 +1,5 @@
 //! Routers that speak OSPFv3 by Debian's frr. Needs root, and frr (`scripts/setup.sh test`).
 
-mod common;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::MetadataExt;

@@ -8,14 +8,10 @@
 //! or a clock.
 
 mod account;
-pub mod beacon;
 mod clock_watch;
 pub mod combine;
 pub mod config;
-pub mod doctor;
 pub mod packet;
-#[doc(hidden)]
-pub mod parsers;
 mod receiver;
 pub mod report;
 pub mod run;

@@ -79,7 +79,7 @@ fn a_killed_run_is_marked_and_keeps_its_samples() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.sqlite");
     let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_killed_run_is_marked_and_keeps_its_samples"])
+        .args(["--exact", "db::a_killed_run_is_marked_and_keeps_its_samples"])
         .env(CHILD, &path)
         .output()
         .unwrap()

@@ -188,7 +188,7 @@ fn a_monitor_that_is_killed_loses_no_sample() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rec");
     let mut monitor = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "monitor_until_killed", "--nocapture"])
+        .args(["--exact", "monitor::monitor_until_killed", "--nocapture"])
         .env("TREECAST_TEST_RECORDING", &path)
         .stdout(std::process::Stdio::piped())
         .spawn()

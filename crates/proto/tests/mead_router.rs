@@ -2,9 +2,7 @@
 //!
 //! `TREECAST_WRITE_VECTORS=1` writes `vectors/mead/router-*.txt` anew.
 
-#[path = "mead_router/packets.rs"]
 mod packets;
-mod router_packets;
 
 use std::{collections::BTreeSet, net::Ipv6Addr};
 

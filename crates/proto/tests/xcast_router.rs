@@ -2,9 +2,7 @@
 //!
 //! `TREECAST_WRITE_VECTORS=1` writes `vectors/xcast/router-xcast-*.txt` anew.
 
-#[path = "xcast_router/packets.rs"]
 mod packets;
-mod router_packets;
 
 use std::net::Ipv6Addr;
 

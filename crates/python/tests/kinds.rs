@@ -1,10 +1,6 @@
 //! Sessions that send by themselves, in C and Python, with receivers in C, Python and Rust: carousels, updates by difference,
 //! sessions that go on after a restart, and feeds that are stopped.
 
-#[path = "../../treecast/tests/files/mod.rs"]
-mod files;
-mod languages;
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
@@ -17,8 +13,10 @@ use std::{
 
 use treecast::{Answer, Group, Rate, Receiver};
 
-use files::{noise, scratch};
-use languages::{Program, compiled, here, package, python};
+use crate::{
+    files::{noise, scratch},
+    languages::{Program, compiled, here, package, python},
+};
 
 const LEN: usize = 4_000_000;
 

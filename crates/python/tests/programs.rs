@@ -1,8 +1,6 @@
 //! The paper's programs (interdomain-2013, sections 4.6.1 and 4.6.2) in Rust, C and Python exchange objects with each other: each of
 //! six senders sends to six receivers.
 
-mod languages;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -10,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use languages::{Program, built, compiled, here, package, python};
+use crate::languages::{Program, built, compiled, here, package, python};
 
 /// The program of this name in each language.
 fn programs(name: &str, folder: &Path, package: &Path) -> [Program; 3] {

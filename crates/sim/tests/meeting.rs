@@ -1,6 +1,5 @@
 //! Networks in which all machines meet: routers with `membership` and MEADcast, hosts with MLD, the choice of fanout, and
 //! sessions, while links fail.
-#![allow(clippy::disallowed_methods, reason = "the number of seeds comes from the environment")]
 
 use std::{
     net::Ipv6Addr,
@@ -19,6 +18,8 @@ use treecast_sim::{
         ReceiverPlan, Routing, Run, Scenario,
     },
 };
+
+use crate::effort::seeds;
 
 const BLOCK_LEN: u16 = 1_000;
 const RATE_BPS: u64 = 4_000_000;
@@ -237,7 +238,7 @@ fn complaint(seed: u64, run: &Run, receivers: usize) -> Option<String> {
 /// Every receiver gets everything, whatever fails on the way. TREECAST_SEEDS sets how many seeds are run.
 #[test]
 fn sessions_end_whole_while_links_fail() {
-    let seeds: u64 = std::env::var("TREECAST_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
+    let seeds = seeds(40, 40).end;
     let next = AtomicU64::new(0);
     let failures = || {
         let mut failed = Vec::new();

@@ -18,6 +18,8 @@ use treecast_sim::{
     },
 };
 
+use crate::effort::is_long;
+
 /// The periods, in packets or super-packets.
 const PERIODS: std::ops::RangeInclusive<u64> = 2..=1_000;
 
@@ -155,11 +157,8 @@ fn loss(random: &mut ChaCha8Rng, every: u64, is_of_super_packets: bool) -> Loss 
     Loss::Periodic(Period { every, phase: random.random_range(0..every), is_of_super_packets })
 }
 
-/// The periods from here on take long. Each of them is tried by every fifth repair, so by one kind of carousel at least.
-const LONG: u64 = 200;
-
 /// Every period, at `TREECAST_PHASES` phases each, by every repair of `TREECAST_WAY` (usually all). Without `TREECAST_PHASES`, one phase
-/// of each period up to [`LONG`], and a part of the others.
+/// of each short period, and of a part of the others.
 #[test]
 fn no_repair_keeps_step_with_a_periodic_loss() {
     let asked = std::env::var("TREECAST_PHASES").ok();
@@ -189,7 +188,9 @@ fn failures(way: u64, make: Make, (phases, tries_all): (u64, bool), next: &Atomi
         if !PERIODS.contains(&every) {
             return failed;
         }
-        if !tries_all && every > LONG && every % 5 != way % 5 {
+        // Long periods take long. In the long tests every fifth repair tries each of them, so one kind of carousel at least.
+        let (short, one_in) = if is_long() { (200, 5) } else { (40, 50) };
+        if !tries_all && every > short && every % one_in != way % one_in {
             continue;
         }
         let scenario = make(&mut generator(way << 32 | phase, every), every);

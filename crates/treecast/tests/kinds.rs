@@ -1,7 +1,5 @@
 //! Kinds of sessions that the command has, too: updates by difference, and carousels.
 
-mod files;
-
 use std::{
     fs,
     path::Path,
@@ -16,7 +14,7 @@ use treecast::{
     watch::{ReceiveEvent, SendEvent, SendSummary},
 };
 
-use files::{noise, scratch};
+use crate::files::{noise, scratch};
 
 const LEN: usize = 4_000_000;
 

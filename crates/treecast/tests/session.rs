@@ -1,7 +1,5 @@
 //! A sender and two receivers in one process, over the loopback interface.
 
-mod files;
-
 use std::{
     path::PathBuf,
     sync::{
@@ -18,7 +16,7 @@ use treecast::{
     ReceiverBuilder, ReceiverEvent, Repair, Ticket,
 };
 
-use files::{noise, scratch};
+use crate::files::{noise, scratch};
 
 fn group(receivers: u32) -> GroupBuilder {
     Group::builder().interface("lo").wait(receivers)

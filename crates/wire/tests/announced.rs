@@ -2,8 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
-mod vectors;
-
+use crate::vectors;
 use proptest::prelude::*;
 use treecast_wire::{
     announcement::{self, Announcement, Audience, ForStanding},

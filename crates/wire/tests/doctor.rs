@@ -2,10 +2,9 @@
 
 #![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
-mod vectors;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::vectors;
 use proptest::prelude::*;
 use treecast_wire::{
     beacon::{self, Beacon, Row},

@@ -4,12 +4,12 @@
 //! writes the files anew; review the difference before it is committed.
 #![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
-mod samples;
-mod vectors;
-
 use std::fs;
 
-use samples::Sample;
+use crate::{
+    samples::{self, Sample},
+    vectors,
+};
 use treecast_wire::{
     chunk_index::ChunkIndex,
     header::{HEADER_LEN, Header, PacketType},

@@ -4,10 +4,9 @@
 //! hand from the struct that DESIGN describes. `TREECAST_WRITE_VECTORS=1` writes the snapshots anew.
 #![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
-mod vectors;
-
 use std::net::Ipv6Addr;
 
+use crate::vectors;
 use proptest::prelude::*;
 use treecast_wire::{
     ipv6::next_header,

@@ -4,14 +4,13 @@
 //! included; the others were put together by hand from the RFCs.
 #![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
-mod vectors;
-
 use std::{
     fs,
     net::{Ipv4Addr, Ipv6Addr},
     time::Duration,
 };
 
+use crate::vectors;
 use proptest::prelude::*;
 use treecast_wire::{
     igmp,

@@ -3,10 +3,9 @@
 //! `vectors/xcast/*.bin` hold the routing header with what follows it. `TREECAST_WRITE_VECTORS=1` writes them anew.
 #![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
-mod vectors;
-
 use std::net::Ipv6Addr;
 
+use crate::vectors;
 use proptest::prelude::*;
 use treecast_wire::{
     ipv6::next_header,

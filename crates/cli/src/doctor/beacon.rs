@@ -13,9 +13,9 @@ use std::{
 
 use indicatif::ProgressBar;
 use serde::Serialize;
+use treecast_beacon::{Change, Key, Matrix, News, Options, Seen, State};
 use treecast_driver::metrics;
 use treecast_host::stop::Stop;
-use treecast_load::beacon::{self, Change, Key, Matrix, News, Options, Seen, State};
 
 use crate::{
     Outcome, arguments, domain_key,
@@ -84,7 +84,7 @@ pub fn run(args: Args) -> Outcome {
         stop.request_after(Duration::from_secs(seconds))?;
     }
     let mut view = View::new(&args);
-    let matrix = beacon::run(&options, &stop, &mut |news| {
+    let matrix = treecast_beacon::run(&options, &stop, &mut |news| {
         if let (News::Matrix(matrix), Some(_)) = (&news, &server) {
             *page.lock().unwrap_or_else(PoisonError::into_inner) = figures::page(Some(matrix));
         }

@@ -6,12 +6,12 @@ use std::{
 };
 
 use serde::Serialize;
-use treecast_host::interface::{Interface, InterfaceError};
-use treecast_load::doctor::{
+use treecast_doctor::{
     finding::{Advice, Finding, Level},
     host,
     network::{self, Matrix},
 };
+use treecast_host::interface::{Interface, InterfaceError};
 
 use super::{Host, Outcome};
 use crate::{arguments, mroute::table};

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use treecast_load::doctor::glop;
+use treecast_doctor::glop;
 
 use crate::Outcome;
 

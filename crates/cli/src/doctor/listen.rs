@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use treecast_load::doctor::network;
+use treecast_doctor::network;
 
 use super::{Host, Outcome};
 

@@ -8,13 +8,13 @@ mod trace;
 
 use std::{error::Error, net::SocketAddr, time::Duration};
 
+use treecast_doctor::{
+    host,
+    network::{self, Agent},
+};
 use treecast_host::{
     interface::Interface,
     quantity::{self, QuantityError},
-};
-use treecast_load::doctor::{
-    host,
-    network::{self, Agent},
 };
 
 use crate::Outcome;

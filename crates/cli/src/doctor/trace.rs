@@ -2,8 +2,8 @@
 
 use std::{net::IpAddr, process::ExitCode, time::Duration};
 
+use treecast_doctor::trace::{self, HopReport, Options, Report};
 use treecast_host::stop::Stop;
-use treecast_load::doctor::trace::{self, HopReport, Options, Report};
 
 use crate::{Outcome, arguments, mroute::table};
 

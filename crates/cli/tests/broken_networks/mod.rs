@@ -212,7 +212,7 @@ impl Broken {
 
     /// Waits until a host's program takes the doctor's connections.
     fn wait_until_it_listens(&self, host: &str) {
-        let port = format!(":{:04X} ", treecast_load::doctor::network::PORT);
+        let port = format!(":{:04X} ", treecast_doctor::network::PORT);
         let has_port = |table: &str| {
             fs::read_to_string(format!("/proc/thread-self/net/{table}"))
                 .is_ok_and(|text| text.contains(&port))

@@ -1,7 +1,5 @@
 //! Programs that tests start. One that still runs when its test ends, or panics, is killed.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
-
 use std::{
     fs,
     io::{self, BufRead, BufReader},

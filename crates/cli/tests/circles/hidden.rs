@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{reached_from, tokens};
+use crate::sources::rust_files;
 
 /// A type with `impl` blocks in three files or more.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +26,7 @@ type Bodies = BTreeMap<String, Vec<String>>;
 /// The types of a crate that are spread over three files or more. `folder` is the crate's.
 pub fn spread(crate_name: &str, folder: &Path) -> Vec<Spread> {
     let mut codes = BTreeMap::new();
-    for file in super::super::rust_files(folder.join("src")) {
+    for file in rust_files(&folder.join("src")) {
         let below = file.strip_prefix(folder).expect("it is below").to_string_lossy().into_owned();
         if !below.contains("/tests/") && !below.ends_with("/tests.rs") {
             let text = std::fs::read_to_string(&file).expect("a source file is readable");

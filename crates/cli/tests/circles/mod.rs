@@ -12,6 +12,8 @@ use std::{
     path::Path,
 };
 
+use crate::sources::rust_files;
+
 /// A path from the crate's root, its name first.
 type Names = Vec<String>;
 
@@ -75,7 +77,7 @@ struct Sources {
 impl Sources {
     fn read(name: &str, folder: &Path) -> Self {
         let mut texts = BTreeMap::new();
-        for file in super::rust_files(folder.to_owned()) {
+        for file in rust_files(folder) {
             let text = std::fs::read_to_string(&file).expect("a source file is readable");
             let below = file.strip_prefix(folder).expect("it is below").with_extension("");
             let mut module = vec![name.to_owned()];

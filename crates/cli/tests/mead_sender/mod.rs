@@ -1,6 +1,4 @@
 //! `treecast mead` on node `s` of a network, what programs there send to its device, and what receivers hear.
-#![allow(dead_code, reason = "each test takes what it needs")]
-
 use std::{
     collections::BTreeMap,
     io::ErrorKind,

@@ -1,8 +1,6 @@
 //! Networks of namespaces for the tests of `treecast mroute` and `treecast router`, their routers, senders and listeners.
 //!
 //! All of it is gone when the test ends, however it ends.
-#![allow(dead_code, reason = "each test takes what it needs")]
-
 use std::{
     fs,
     io::{BufRead, BufReader, ErrorKind, Write},

@@ -2,21 +2,20 @@
 
 use std::hint::black_box;
 
+use treecast_doctor::parsers as doctor;
 use treecast_driver::{parsers as driver, status::Snapshot};
 use treecast_feed::{analysis::Analysis, decoder};
-use treecast_interdomain::{
-    mast::{
-        dhcp::wire,
-        dns::{
-            keys::Keys,
-            server::{Server, Transport},
-            zone::Zone,
-        },
-        message::{Envelope, Key, Protocol},
+use treecast_load::packet;
+use treecast_mast::{
+    dhcp::wire,
+    dns::{
+        keys::Keys,
+        server::{Server, Transport},
+        zone::Zone,
     },
-    rib::{delegations::Delegations, read, relations::Relations, source},
+    message::{Envelope, Key, Protocol},
 };
-use treecast_load::{packet, parsers as load};
+use treecast_rib::{delegations::Delegations, read, relations::Relations, source};
 use treecast_wire::{
     announcement::Announcement, beacon::Beacon, chunk_index::ChunkIndex, code, datagram, header::Header,
     icmpv6::DeliveryError, igmp, iotup, ipv6, list_proof::ListProof, mead, message::Message, mld, mtrace2,
@@ -38,8 +37,8 @@ pub const ALL: &[Parser] = &[
     ("indexes of chunks", |bytes| _ = black_box(ChunkIndex::parse(bytes))),
     ("compressed segments", driver::segment),
     ("status", |bytes| _ = black_box(serde_json::from_slice::<Snapshot>(bytes))),
-    ("the doctor's requests and answers", load::doctor),
-    ("packets that the doctor hears", load::heard),
+    ("the doctor's requests and answers", doctor::messages),
+    ("packets that the doctor hears", doctor::heard),
     ("packets of the traffic generator", |bytes| {
         for format in [packet::Format::Own, packet::Format::Paper] {
             _ = black_box(packet::Packet::parse(format, bytes));

@@ -1,8 +1,7 @@
 //! Senders and receivers for tests, run as a user runs them, over the loopback interface.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
-
 use std::{
+    cell::Cell,
     fs,
     io::{BufRead as _, BufReader, Read, Write as _},
     path::{Path, PathBuf},
@@ -12,6 +11,7 @@ use std::{
 };
 
 use serde_json::Value;
+use treecast_host::namespace::Namespace;
 use treecast_wire::ticket::Ticket;
 
 use crate::child::Teller;
@@ -20,11 +20,12 @@ pub use crate::child::{Guarded, SpawnGuarded};
 /// What has not happened after so long will not happen, on a busy machine either.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A folder for one test; removed when dropped.
+/// A folder for one test, and a loopback interface of its own for the test's thread. The folder is removed when this is dropped.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
     pub fn new() -> Self {
+        own_loopback();
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("treecast-cli-{}-{number}", std::process::id()));
@@ -106,6 +107,20 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Gives the calling thread, and the programs that it starts, a loopback interface of its own. So tests that run beside each other
+/// hear no group of another test, and do not take each other's ports.
+fn own_loopback() {
+    thread_local! {
+        static IS_OWN: Cell<bool> = const { Cell::new(false) };
+    }
+    if IS_OWN.replace(true) {
+        return;
+    }
+    Namespace::enter_new().expect("tests run as root");
+    let script = "ip link set lo up && ip route add 224.0.0.0/4 dev lo && ip -6 route add multicast ff00::/8 dev lo table local";
+    assert!(Command::new("sh").args(["-c", script]).status().expect("sh starts").success());
 }
 
 pub fn contents(len: usize) -> Vec<u8> {

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use treecast_interdomain::mast::{
+use treecast_mast::{
     Prefix,
     dns::{client::PrefixUpdate, keys::signer},
     message::{Envelope, Key, Message, Preference, PrefixState, Protocol},

@@ -9,8 +9,8 @@ use std::{
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
-use treecast_interdomain::mast::dns::lookup::Lookup;
 use treecast_lab::Subnet;
+use treecast_mast::dns::lookup::Lookup;
 
 use crate::site::{Site, enter};
 

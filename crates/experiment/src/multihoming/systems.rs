@@ -11,11 +11,11 @@ use std::{
 };
 
 use serde::Deserialize;
-use treecast_interdomain::mast::{
+use treecast_lab::{Member, Neighbour, Network, Role, Speaker, Subnet, Topology};
+use treecast_mast::{
     Prefix,
     message::{ITMP_PORT, SRMP_PORT},
 };
-use treecast_lab::{Member, Neighbour, Network, Role, Speaker, Subnet, Topology};
 
 use super::probes::{Named, look_up};
 use crate::{

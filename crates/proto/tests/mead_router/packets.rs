@@ -3,9 +3,9 @@
 
 use std::{fmt::Write, net::Ipv6Addr};
 
-use super::router_packets;
+use crate::router_packets;
 #[allow(unused_imports, reason = "as above")]
-pub use super::router_packets::{
+pub use crate::router_packets::{
     ARRIVED, EPOCH, GROUP, LANS, allowing, changed, damaged, designated, guarded, hex, list_key,
     must_be_in_vectors, router, router_text, strict, with_key,
 };

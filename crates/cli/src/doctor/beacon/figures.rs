@@ -1,7 +1,7 @@
 //! The matrix as metrics for Prometheus.
 
+use treecast_beacon::{Known, Matrix, Seen};
 use treecast_driver::metrics::page::{END, family, label};
-use treecast_load::beacon::{Known, Matrix, Seen};
 
 /// The largest number of beacons for which each pair has its series. With more, only pairs with this beacon have.
 const MAX_PAIRWISE: usize = 64;

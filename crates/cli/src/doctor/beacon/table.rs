@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use treecast_load::beacon::{Matrix, Seen, State};
+use treecast_beacon::{Matrix, Seen, State};
 
 /// The largest number of beacons with a row and a column each.
 const MOST: usize = 40;

@@ -1,0 +1,4 @@
+//! All tests of this crate that stand outside its sources, as one program: it is linked once.
+
+mod beacons;
+mod circle;

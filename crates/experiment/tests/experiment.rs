@@ -1,0 +1,5 @@
+//! All tests of this crate that stand outside its sources, as one program: it is linked once.
+
+mod files;
+mod load_counts;
+mod made_up;

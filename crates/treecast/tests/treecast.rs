@@ -1,0 +1,6 @@
+//! All tests of this crate that stand outside its sources, as one program: it is linked once.
+
+mod asynchronous;
+mod files;
+mod kinds;
+mod session;
