@@ -25,10 +25,7 @@ use crate::security::{
 use pulse::Pulse;
 use secure::Secure;
 use treecast_host::{option, stream::Quiet, tcp_info};
-
-/// Time within which each end of a connection says something, if only that it lives. A receiver does so while an object is
-/// under way, and its sender at any time.
-pub const KEEPALIVE: Duration = Duration::from_secs(5);
+pub use treecast_proto::policy::KEEPALIVE;
 
 /// Output beyond this is not accepted before some is written: what one connection may hold in memory.
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;

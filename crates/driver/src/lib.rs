@@ -23,7 +23,6 @@ pub mod hindrance;
 pub mod local;
 pub mod metrics;
 mod name_filter;
-mod pacer;
 #[doc(hidden)]
 pub mod parsers;
 pub mod pipe;

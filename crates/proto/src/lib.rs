@@ -31,6 +31,7 @@ pub mod local;
 pub mod membership;
 pub mod object;
 mod payload;
+pub mod policy;
 pub mod random;
 mod rate_bounds;
 pub mod rates;

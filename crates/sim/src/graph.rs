@@ -11,7 +11,7 @@ use std::{
 
 use treecast_proto::Instant;
 
-use crate::network::{Link, Loss, Narrow, Path, generator};
+use crate::network::{Arrivals, Link, Loss, Narrow, Path, generator};
 
 /// Bytes of Ethernet around a packet, as rates and counters of interfaces have them.
 const ETHERNET_BYTES: usize = 14;
@@ -244,15 +244,18 @@ impl Graph {
         queues.max().unwrap_or(Instant::ZERO)
     }
 
-    /// Puts an IP packet of `len` bytes on a cable. Returns when the packet arrives at the other end, or `None`
-    /// when it is lost.
-    pub fn carry(&mut self, now: Instant, cable: usize, len: usize) -> Option<Instant> {
+    /// Takes note that a super-packet comes to a cable, or a packet by itself. Its packets follow.
+    pub fn begin_super_packet(&mut self, cable: usize) {
+        self.cables[cable].link.begin_super_packet();
+    }
+
+    /// Puts an IP packet of `len` bytes on a cable. Returns when the packet arrives at the other end.
+    pub fn carry(&mut self, now: Instant, cable: usize, len: usize) -> Arrivals {
         let cable = &mut self.cables[cable];
         if cable.is_cut || !cable.link.fits(len) {
-            return None;
+            return [None, None];
         }
-        cable.link.begin_super_packet();
-        let through = cable.link.squeeze(now, len + ETHERNET_BYTES)?;
+        let Some(through) = cable.link.squeeze(now, len + ETHERNET_BYTES) else { return [None, None] };
         cable.carried.packets += 1;
         cable.carried.bytes += (len + ETHERNET_BYTES) as u64;
         cable.link.pass(through)
@@ -392,9 +395,10 @@ mod tests {
         assert_eq!((graph.distance(0, 5), graph.distance(0, 3)), (None, Some(2)));
         graph.change(2, Change::Avoided(false));
         graph.change(2, Change::Cut(true));
-        assert_eq!(graph.carry(Instant::ZERO, 2, 100), None);
+        assert_eq!(graph.carry(Instant::ZERO, 2, 100), [None, None]);
         graph.change(2, Change::Cut(false));
-        assert_eq!(graph.carry(Instant::ZERO, 2, 100), Some(Instant::ZERO + Duration::from_millis(1)));
+        let [arrival, _] = graph.carry(Instant::ZERO, 2, 100);
+        assert_eq!(arrival.map(|one| one.at), Some(Instant::ZERO + Duration::from_millis(1)));
         assert_eq!(graph.totals(1), (Carried { packets: 1, bytes: 114 }, Carried { packets: 1, bytes: 114 }));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! This crate opens no socket or file and reads no clock. It starts threads for [`crowd`] alone. Its parts:
 //!
-//! - [`schedule`]: virtual time, as a queue of what happens when;
+//! - [`schedule`]: virtual time, as a queue of what happens when, and the loop that lets it pass;
 //! - [`network`]: links that lose, delay, reorder and duplicate packets, connections with a delay and
 //!   a rate, and receive buffers;
 //! - [`graph`]: a network of nodes and cables, with routes and multicast trees, through which TCP connections go, too;
@@ -13,6 +13,7 @@
 
 pub mod crowd;
 pub mod graph;
+mod judge;
 pub mod network;
 pub mod schedule;
 pub mod session;
@@ -20,6 +21,6 @@ mod tcp;
 pub mod tfmcc;
 pub mod trace;
 pub mod unicast;
-mod verdict;
+mod world;
 
-pub use verdict::Verdict;
+pub use judge::Verdict;

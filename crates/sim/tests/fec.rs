@@ -44,7 +44,9 @@ fn what_one_receiver_loses_alone_is_sent_to_it_again() {
         let needed = whole(&lossy(losses, Share::Needed));
         let without = whole(&Scenario { fec: None, ..lossy(losses, Share::Needed) });
         assert_eq!((needed.repair_symbols, needed.decoded_blocks), (0, 0), "{needed:?}");
-        assert_eq!(needed.retransmitted_bytes, without.retransmitted_bytes);
+        // Where there may be symbols, the object is announced a dozen times, so that other packets are lost.
+        let difference = needed.retransmitted_bytes.abs_diff(without.retransmitted_bytes);
+        assert!(difference <= 12 * 1404, "{needed:?} {without:?}");
         assert!(needed.time < without.time + Duration::from_millis(5), "{needed:?} {without:?}");
     }
 }

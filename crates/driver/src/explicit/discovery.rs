@@ -7,12 +7,14 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use treecast_proto::{Instant, Step, explicit::lists::Form, explicit::mead::sender::Event};
+use treecast_proto::{
+    Instant, Step,
+    explicit::{finder::Finder, lists::Form, mead::sender::Event},
+};
 use treecast_wire::mead::Dialect;
 
 use super::{
-    machine::Machine,
-    raw::{ErrorSocket, PacketSocket, ResponseSocket, request_packet},
+    raw::{ErrorSocket, PacketSocket, ResponseSocket, epoch},
     registrations::RegistrationSocket,
 };
 
@@ -66,10 +68,9 @@ impl Hearing {
     ///
     /// # Errors
     /// The error of the kernel.
-    pub fn hear(&self, now: Instant, mut machine: Option<&mut Machine>) -> io::Result<u64> {
+    pub fn hear(&self, now: Instant, mut machine: Option<&mut Finder>) -> io::Result<u64> {
         let mut malformed = 0;
-        let mut tell =
-            |act: &mut dyn FnMut(&mut Machine)| machine.iter_mut().for_each(|machine| act(machine));
+        let mut tell = |act: &mut dyn FnMut(&mut Finder)| machine.iter_mut().for_each(|machine| act(machine));
         if let Some(responses) = &self.responses {
             while let Some(response) = responses.receive()? {
                 match response {
@@ -96,7 +97,7 @@ impl Hearing {
 
 /// Carries out all that a machine wants now. Returns the news, in order, and when it wants more.
 pub(crate) fn carry_out(
-    machine: &mut Machine,
+    machine: &mut Finder,
     now: Instant,
     form: &Form,
     packets: &PacketSocket,
@@ -105,7 +106,7 @@ pub(crate) fn carry_out(
     loop {
         match machine.poll(now) {
             Step::Transmit(request) => {
-                let (receiver, packet) = (request.receiver, request_packet(form, &request));
+                let (receiver, packet) = (request.receiver, request.packet(form, epoch()));
                 let bytes = packet.len();
                 let (_, failure) = packets.send(&[(receiver, packet)]);
                 news.push(News::Asked { receiver, bytes, failure });

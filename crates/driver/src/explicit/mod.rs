@@ -6,7 +6,6 @@
 
 mod discovery;
 pub mod event;
-mod machine;
 mod neighbours;
 mod raw;
 mod registrations;
@@ -27,7 +26,6 @@ use treecast_host::interface::InterfaceError;
 use treecast_proto::explicit::mead::grouping::NoMax;
 
 pub(crate) use self::discovery::{Hearing, News, carry_out};
-pub(crate) use self::machine::Machine;
 pub(crate) use self::raw::{PacketSocket, epoch};
 pub(crate) use self::session::check_receivers;
 pub(crate) use self::sharing::{KeyWatch, NO_ROUTER_HAS_KEY};

@@ -11,14 +11,13 @@ use std::{
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use treecast_host::{messages, option};
 use treecast_proto::explicit::{
-    list_proof::{self, Listed},
-    lists::Form,
-    mead::sender::Request,
+    finder::{Failure, Response, RoutingHeader},
+    list_proof,
 };
 use treecast_wire::{
-    icmpv6::{Cause, DESTINATION_UNREACHABLE, DeliveryError, PACKET_TOO_BIG},
+    icmpv6::{DESTINATION_UNREACHABLE, DeliveryError, PACKET_TOO_BIG},
     ipv6::{self, next_header},
-    mead::{Dialect, Header, Kind, Malformed, Map, Options, Proof},
+    mead::{Dialect, Header, Kind, Malformed, Options},
     xcast,
 };
 
@@ -86,41 +85,11 @@ pub(crate) fn epoch() -> u64 {
     list_proof::epoch_at(since.unwrap_or_default().as_secs())
 }
 
-/// A discovery request as it leaves.
-pub(crate) fn request_packet(form: &Form, request: &Request) -> Vec<u8> {
-    let Request { receiver, nonce, group } = *request;
-    let Form { source, dialect, key, .. } = *form;
-    let listed = Listed {
-        kind: list_proof::Kind::Request,
-        source,
-        group: group.unwrap_or(Ipv6Addr::UNSPECIFIED),
-        routers: Map::EMPTY,
-        addresses: &[receiver],
-    };
-    let list_proof = key.map(|key| key.prove(epoch(), &listed));
-    let options = Options { nonce, group, list_proof, ..Options::default() }.to_bytes(next_header::NONE);
-    let mut header = Header::request(receiver);
-    if !options.is_empty() {
-        header.next_header = next_header::DESTINATION_OPTIONS;
-    }
-    let header = header.to_bytes(dialect);
-    ipv6::Header::new(source, receiver, next_header::ROUTING).packet(&[&header, &options])
-}
-
 /// Gets what comes to this host with a routing header, that header first.
 #[derive(Debug)]
 pub(crate) struct ResponseSocket {
     socket: Socket,
     dialect: Dialect,
-}
-
-/// What a router said.
-#[derive(Debug)]
-pub(crate) struct Response {
-    pub router: Ipv6Addr,
-    pub header: Header,
-    pub proof: Option<Proof>,
-    pub group: Option<Ipv6Addr>,
 }
 
 impl ResponseSocket {
@@ -167,24 +136,6 @@ pub(crate) struct ErrorSocket {
     socket: Socket,
     source: Ipv6Addr,
     dialect: Dialect,
-}
-
-/// A packet that did not arrive, and who says so.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    pub cause: Cause,
-    pub destination: Ipv6Addr,
-    /// The length in bytes, with the IPv6 header.
-    pub len: usize,
-    pub header: Option<RoutingHeader>,
-    pub port: Option<u16>,
-}
-
-/// Routing header of a packet that this sender sent.
-#[derive(Debug)]
-pub(crate) enum RoutingHeader {
-    Mead(Header),
-    Xcast(xcast::Header),
 }
 
 impl ErrorSocket {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use treecast_host::{
-    interface::{Interface, source_towards},
+    interface::{Interface, is_on_link, source_towards},
     option,
     poller::{Interest, Poller},
     stop::Stop,
@@ -20,6 +20,7 @@ use treecast_host::{
 use treecast_proto::{
     Instant,
     explicit::{
+        finder::Finder,
         lists::{self, Form, TransmissionGroup},
         mead::{
             grouping::Parameters,
@@ -36,7 +37,6 @@ use super::{
     Error, Settings,
     discovery::{Hearing, News, carry_out},
     event::{Branch, Counted, Group, MeadEvent, Registrations},
-    machine::Machine,
     raw::PacketSocket,
     registrations::RegistrationSocket,
     sharing::{KeyWatch, NO_ROUTER_HAS_KEY},
@@ -154,18 +154,18 @@ fn machine(
     form: &Form,
     channel: Option<(Ipv6Addr, Ipv6Addr)>,
     clock: Clock,
-) -> Result<Machine, Error> {
+) -> Result<Finder, Error> {
     Ok(match settings.xcast {
         Some(_) => {
             let config = xcast::Config { max: parameters.max, channel, key: settings.sharing.key.clone() };
-            Machine::Xcast(Box::new(xcast::Sender::new(config)))
+            Finder::Xcast(Box::new(xcast::Sender::new(config)))
         }
-        None => Machine::Mead(Box::new(Sender::new(clock.now(), config(settings, parameters, form)?))),
+        None => Finder::Mead(Box::new(Sender::new(clock.now(), config(settings, parameters, form)?))),
     })
 }
 
 struct Session<'a> {
-    sender: Machine,
+    sender: Finder,
     clock: Clock,
     shared: &'a Shared,
     packets: &'a PacketSocket,
@@ -307,7 +307,7 @@ impl Session<'_> {
 
     fn join(&mut self, receivers: &BTreeMap<Ipv6Addr, u16>) {
         for (receiver, port) in receivers {
-            self.sender.join(self.clock.now(), *receiver, *port);
+            self.sender.join(self.clock.now(), *receiver, *port, is_on_link);
             self.measure(*receiver);
         }
     }

@@ -12,7 +12,7 @@ use treecast_proto::explicit::{
         transmission,
     },
 };
-use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
+use treecast_wire::mead::Dialect;
 
 use super::Error;
 
@@ -77,12 +77,9 @@ impl Sharing {
     /// # Errors
     /// One line that says what does not fit.
     pub(crate) fn limits(&self, form: &Form, interface: &Interface) -> Result<Parameters, Error> {
-        let room = |addresses| form.mtu >= MIN_MTU as usize + form.header_len(addresses);
-        let fitting = (2..=MAX_ADDRESSES).rev().find(|addresses| room(*addresses));
         let needed = MIN_MTU + form.header_len(2) as u32;
-        let fitting =
-            fitting.ok_or(Error::Mtu { interface: interface.name.clone(), mtu: interface.mtu, needed })?;
-        let max = self.max.unwrap_or(fitting);
+        let too_small = || Error::Mtu { interface: interface.name.clone(), mtu: interface.mtu, needed };
+        let max = self.max.unwrap_or(form.most_addresses().ok_or_else(too_small)?);
         let parameters = Parameters { max, ok: self.ok.unwrap_or(max), ..self.parameters };
         parameters.check()?;
         match self.ok {

@@ -9,13 +9,14 @@ use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
     os::fd::BorrowedFd,
     sync::Arc,
-    time::Duration,
 };
 
+use treecast_host::interface::is_on_link;
 use treecast_proto::{
     Instant,
     explicit::{
-        lists::List,
+        finder::{self, Finder},
+        lists::{List, planned},
         mead::sender::{Config, Event, Sender},
         xcast::sender as xcast,
     },
@@ -28,23 +29,11 @@ use super::{
     lists::{Common, SharedList},
 };
 use crate::{
-    explicit::{KeyWatch, Machine, NO_ROUTER_HAS_KEY, News, carry_out},
+    explicit::{KeyWatch, NO_ROUTER_HAS_KEY, News, carry_out},
     security::random,
     udp::NarrowWay,
     words::some_of,
 };
-
-/// Receivers that come together are asked about together.
-const DELAY: Duration = Duration::from_millis(50);
-
-/// For how long responses are gathered: nobody waits for them, for everybody is served meanwhile.
-const TIMEOUT: Duration = Duration::from_secs(1);
-
-/// No more than `treecast mead` sends.
-const REQUESTS_PER_SECOND: u32 = 1000;
-
-/// From one discovery to the next (meadcast-thesis-2024, listing A.3).
-const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Finds lists of receivers that could share packets.
 #[derive(Debug)]
@@ -55,7 +44,7 @@ pub(crate) struct Discovery {
     source_port: u16,
     heeds_marks: bool,
     /// Says who is in which list; none before there is anybody.
-    machine: Option<Machine>,
+    machine: Option<Finder>,
     /// Who has which address; the first who has one is served by lists.
     hosts: BTreeMap<Ipv6Addr, Vec<(u32, u16)>>,
     lists: Vec<List>,
@@ -99,21 +88,21 @@ impl Discovery {
             return Ok(());
         }
         for ip in self.how.expected.clone() {
-            self.machine(now)?.join(now, ip, port);
+            self.machine(now)?.join(now, ip, port, is_on_link);
         }
         Ok(())
     }
 
-    fn machine(&mut self, now: Instant) -> io::Result<&mut Machine> {
+    fn machine(&mut self, now: Instant) -> io::Result<&mut Finder> {
         if self.machine.is_none() {
             self.machine = Some(match self.how.kind {
                 Kind::Mead => {
-                    Machine::Mead(Box::new(Sender::new(now, config(&self.how, self.payload_bytes)?)))
+                    Finder::Mead(Box::new(Sender::new(now, config(&self.how, self.payload_bytes)?)))
                 }
                 Kind::Xcast => {
                     let max = self.how.limits.max;
                     let config = xcast::Config { max, channel: None, key: None };
-                    Machine::Xcast(Box::new(xcast::Sender::new(config)))
+                    Finder::Xcast(Box::new(xcast::Sender::new(config)))
                 }
             });
         }
@@ -122,7 +111,7 @@ impl Discovery {
 
     /// Whether nothing is known yet, but will be soon.
     pub fn is_first(&self) -> bool {
-        let awaits = |machine: &Machine| machine.counters().discoveries == 0;
+        let awaits = |machine: &Finder| machine.counters().discoveries == 0;
         self.how.kind == Kind::Mead && self.machine.as_ref().is_some_and(awaits)
     }
 
@@ -137,7 +126,7 @@ impl Discovery {
         let is_first = here.len() == 1;
         self.has_news = true;
         if is_first {
-            self.machine(now)?.join(now, ip, address.port());
+            self.machine(now)?.join(now, ip, address.port(), is_on_link);
         }
         Ok(true)
     }
@@ -152,7 +141,7 @@ impl Discovery {
             match here.first() {
                 None if is_expected(ip) => {}
                 None => machine.leave(now, *ip),
-                Some(next) if first != Some(*next) => machine.join(now, *ip, next.1),
+                Some(next) if first != Some(*next) => machine.join(now, *ip, next.1, is_on_link),
                 Some(_) => {}
             }
             !here.is_empty()
@@ -235,20 +224,9 @@ impl Discovery {
             source_port: self.source_port,
             heeds_marks: self.heeds_marks,
         };
-        let number = |ip: &Ipv6Addr| self.hosts.get(ip)?.first().map(|(receiver, _)| *receiver);
-        let chosen = self.lists.iter().zip(&plan.lists).filter(|(_, members)| !members.is_empty());
-        chosen
-            .map(|(list, members)| {
-                let mut list = list.clone();
-                for entries in [&mut list.entries, &mut list.designated] {
-                    for (_, receivers) in &mut *entries {
-                        receivers.retain(|ip| number(ip).is_some_and(|number| members.contains(&number)));
-                    }
-                    entries.retain(|(_, receivers)| !receivers.is_empty());
-                }
-                Arc::new(SharedList::new(&common, list))
-            })
-            .collect()
+        let number = |ip: Ipv6Addr| self.hosts.get(&ip)?.first().map(|(receiver, _)| *receiver);
+        let lists = planned(&self.lists, &plan.lists, number);
+        lists.into_iter().map(|list| Arc::new(SharedList::new(&common, list))).collect()
     }
 }
 
@@ -257,11 +235,11 @@ fn config(how: &Lists, payload_bytes: usize) -> io::Result<Config> {
         source: how.form.source,
         algorithm: how.sharing.algorithm(&how.form, payload_bytes),
         parameters: how.limits,
-        delay: DELAY,
-        interval: INTERVAL,
-        timeout: TIMEOUT,
+        delay: finder::DISCOVERY_DELAY,
+        interval: finder::DISCOVERY_INTERVAL,
+        timeout: finder::DISCOVERY_TIMEOUT,
         waits_for_traffic: false,
-        requests_per_second: REQUESTS_PER_SECOND,
+        requests_per_second: finder::REQUESTS_PER_SECOND,
         designated: None,
         key: how.sharing.key.clone(),
         seed: random()?,

@@ -38,6 +38,7 @@ pub use crate::name_filter::NameFilter;
 pub use choice::{Choice, Chooser, Offer};
 use session::{Carried, Ended, Session};
 pub use taker::{Complete, Taken, Taker};
+pub use treecast_proto::policy::{RECEIVE_BUFFER_BYTES, RECEIVER_STALL_LIMIT as STALL_LIMIT};
 
 use crate::{
     events::{as_field_text, as_kind, as_seconds},
@@ -48,15 +49,6 @@ use crate::{
     security::{Identity, PublicKey, tls::TlsError},
     udp::{Offload, UdpError},
 };
-
-/// The wanted size of the receive buffer in bytes: a few milliseconds at 10 Gbit/s, and as far as a sender runs
-/// ahead.
-pub const RECEIVE_BUFFER_BYTES: usize = 8 * 1024 * 1024;
-
-/// The time without anything on the connection after which the receiver looks for its sender again. A live
-/// sender speaks every [`KEEPALIVE`](crate::connection::KEEPALIVE). `docs/decisions/moving-receivers.md` gives
-/// the reasons.
-pub const STALL_LIMIT: Duration = Duration::from_secs(15);
 
 /// The time for which a receiver tries to reach its sender again when the connection breaks. It is as long as a
 /// sender waits for a silent receiver.

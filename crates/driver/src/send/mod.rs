@@ -16,7 +16,6 @@ mod options_error;
 mod peer;
 mod plan;
 mod repair;
-mod repair_share;
 mod roll;
 mod session;
 mod session_file;
@@ -37,7 +36,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use treecast_host::{interface::InterfaceError, stop::Stop};
-use treecast_proto::{fanout::Way, fec::Share};
+use treecast_proto::{fanout::Way, fec::Share, policy};
 use treecast_wire::ticket::{Fanout, Ticket};
 
 pub use feed::{Bound, FeedSource, FolderOptions, ObjectQueue, QueueClosed, Queued, Rule, Terms};
@@ -45,12 +44,15 @@ pub use listed::{Listed, ListedError};
 pub use options_error::{MAX_FEC_PERCENT, MIN_BLOCK_LEN, OptionsError};
 pub use plan::Plan;
 pub use repair::{CarouselOptions, Dialect, LocalOptions, Repair};
-pub use repair_share::{LEAST_SHARE, Priority};
 pub use session::{NamedReceiver, Presence};
 pub use session_file::{KeptSession, SessionFileError, kept_session};
 pub use starter::Starter;
 pub use state::ReceiverState;
-pub use treecast_proto::{object::PER_ADDRESS, tfmcc::Control};
+pub use treecast_proto::{
+    object::PER_ADDRESS,
+    policy::{AT_ONCE, LEAST_SHARE, Priority, SENDER_STALL_LIMIT as STALL_LIMIT},
+    tfmcc::Control,
+};
 
 use crate::{
     carousel::ListenError,
@@ -63,14 +65,6 @@ use crate::{
     words::{counted, some_of},
 };
 
-/// The time for which a receiver may be silent while it owes an answer. A live receiver speaks every
-/// [`KEEPALIVE`](crate::connection::KEEPALIVE), and one that lost its network comes back as soon as it can
-/// (`docs/decisions/moving-receivers.md`).
-pub const STALL_LIMIT: Duration = Duration::from_secs(120);
-
-/// The largest number of objects that are multicast at the same time.
-pub const AT_ONCE: usize = 64;
-
 /// The shortest time for retransmissions of an object.
 const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
 
@@ -79,10 +73,6 @@ pub const LINGER: Duration = Duration::from_secs(10);
 
 /// The time for which a session waits for the receivers that it is for: a year, until somebody stops it.
 const LISTED_WAIT: Duration = Duration::from_secs(366 * 24 * 3600);
-
-/// The highest rate, in bits a second, at which repair symbols replace lost blocks without being asked for. One
-/// core decodes about 3 Gbit/s, and a receiver with any loss must decode nearly everything.
-pub const MOST_CODED_BPS: u64 = 400_000_000;
 
 /// The rates that a session can have, in bits of IP packets a second. No link of a host is faster.
 pub const RATES_BPS: RangeInclusive<u64> = 1_000..=400_000_000_000;
@@ -281,13 +271,13 @@ impl SendOptions {
     /// The forward error correction that costs least, for a session that nobody has told what to take. Symbols replace lost
     /// blocks where one packet reaches all receivers, and computing them keeps up with the rate.
     pub fn default_fec(&self) -> Option<Share> {
-        let keeps_up = match self.rate {
-            Rate::Fixed(rate) => rate <= MOST_CODED_BPS,
-            Rate::Auto { .. } => true,
-            Rate::Max => false,
+        let rate_bps = match self.rate {
+            Rate::Fixed(rate) => Some(rate),
+            Rate::Auto { .. } => Some(0),
+            Rate::Max => None,
         };
         let has_one_group = self.fanout == Fanout::Multicast && self.slower_rates.is_empty();
-        (keeps_up && has_one_group && matches!(self.repair, Repair::Nack)).then_some(Share::Needed)
+        policy::default_fec(has_one_group && matches!(self.repair, Repair::Nack), rate_bps)
     }
 }
 

@@ -13,8 +13,10 @@ use treecast_host::{
     stop::Stop,
 };
 use treecast_proto::{
+    explicit::lists::len_beside_list,
     fec::{Layout, Share},
     group_rate::MOST_SLOWER,
+    policy,
     tfmcc::Control,
 };
 use treecast_wire::{
@@ -34,7 +36,6 @@ use crate::{
     fanout::{Kind, Lists},
     files::{NamedSource, SourceError, Unsendable, find_sources_until},
     local::{GroupsFile, MIN_LOCAL_BLOCK_LEN},
-    pacer,
     remedies::{self, OTHER_INTERFACE},
     seal::Secret,
     security::{self, AllowList, Identity},
@@ -284,7 +285,7 @@ impl Plan {
 
     /// Length of a full packet with its IP and UDP headers, in bytes.
     pub fn packet_bytes(&self) -> u64 {
-        pacer::ip_overhead(self.group.group.is_ipv4()) + self.datagram_len() as u64
+        policy::ip_overhead(self.group.group.is_ipv4()) + self.datagram_len() as u64
     }
 
     /// Length of a full packet as UDP carries it, in bytes.
@@ -617,10 +618,10 @@ fn block_len(
     if options.repair.is_iotup() {
         return Ok(iotup::MAX_DATA_LEN as u16);
     }
-    let headers = pacer::ip_overhead(is_ipv4) + header_len(options) as u64;
-    let room = u64::from(group.interface.mtu);
-    let room = lists.map_or(room, |lists| without_list(room.saturating_sub(lists.header_len() as u64)));
-    let fits = room.saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64) as u16;
+    let headers = policy::ip_overhead(is_ipv4) + header_len(options) as u64;
+    let mtu = group.interface.mtu as usize;
+    let room = lists.map_or(mtu, |lists| len_beside_list(mtu.saturating_sub(lists.header_len())));
+    let fits = (room as u64).saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64) as u16;
     let block_len = options.block_len.unwrap_or(fits);
     let least = options.repair.local().map_or(MIN_BLOCK_LEN, |_| MIN_LOCAL_BLOCK_LEN);
     if fits < least {
@@ -632,14 +633,6 @@ fn block_len(
         return Err(OptionsError::Block { block_len, interface, mtu, least, fits });
     }
     Ok(block_len)
-}
-
-/// Length of a packet to one receiver, in bytes, where the longest list leaves `room`. A length that is hardly more than
-/// every IPv6 link takes (RFC 8200, 5) is cut to that, so that no link on the way is too narrow.
-fn without_list(room: u64) -> u64 {
-    const LEAST_MTU: u64 = 1280;
-    const ADDRESS_LEN: u64 = 16;
-    if (LEAST_MTU..LEAST_MTU + ADDRESS_LEN).contains(&room) { LEAST_MTU } else { room }
 }
 
 /// Length of what stands before each block in a UDP packet, in bytes.

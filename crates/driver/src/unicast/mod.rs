@@ -15,7 +15,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use treecast_host::stop::Stop;
-use treecast_proto::{Instant, unicast::ClientEvent};
+use treecast_proto::{Instant, policy, unicast::ClientEvent};
 use treecast_wire::unicast::FileHeader;
 
 use crate::{
@@ -145,5 +145,5 @@ fn outcome(result: Result<ClientEvent, UnicastError>, server: SocketAddr) -> Res
 
 /// Bytes of IP and UDP header before a packet to `address`.
 fn udp_overhead(address: IpAddr) -> u64 {
-    crate::pacer::ip_overhead(address.is_ipv4())
+    policy::ip_overhead(address.is_ipv4())
 }

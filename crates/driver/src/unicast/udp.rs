@@ -9,6 +9,7 @@ use treecast_host::{
 };
 use treecast_proto::{
     Instant, Step,
+    policy::{self, Pacer},
     unicast::{
         ClientEvent,
         udp::{
@@ -30,7 +31,6 @@ use super::{
 use crate::{
     clock::Clock,
     files::Source,
-    pacer::{self, Pacer},
     udp::{
         AtHand, Batch, DatagramReceiver, Item, Offload, Transmitter, frames_in_super_packet,
         open_unicast_client, open_unicast_server,
@@ -82,7 +82,7 @@ pub fn serve(
     let overhead = udp_overhead(address.ip()) + Reply::HEADER_LEN as u64;
     let block_len = (packet_len(address) - overhead) as usize;
     let limit = frames_in_super_packet(Reply::HEADER_LEN + block_len);
-    let blocks = pacer::packets_per_run(rate_bps, overhead + block_len as u64, limit);
+    let blocks = policy::packets_per_run(rate_bps, overhead + block_len as u64, limit);
     let clock = Clock::start();
     let server = UdpServer {
         source,

@@ -66,7 +66,7 @@ fn cable(from: usize, to: usize, quality: &Quality, loss: Loss, is_counted: bool
     let discipline = if quality.drops_early { Discipline::Red } else { Discipline::DropTail };
     let narrow = quality.rate_bps.map(|rate_bps| Narrow {
         rate_bps,
-        queue: network::transmission_time(quality.queue_bytes() as usize, rate_bps),
+        queue_bytes: quality.queue_bytes(),
         discipline,
         background_bps: quality.background_bps.unwrap_or(0),
     });

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use treecast_driver::send::MOST_CODED_BPS;
 use treecast_lab::{Role, Topology, quantity::Rate};
 use treecast_proto::{
     Instant,
     fec::Share,
     local::Tuning,
+    policy,
     vcmtp::{self, Notification},
 };
 use treecast_sim::{
@@ -67,8 +67,10 @@ pub const LOWER_HEADERS: usize = 48;
 /// The rate of links without one in the topology, in bits a second.
 const UNLIMITED_BPS: u64 = 10_000_000_000;
 
-/// The size of a socket's receive buffer, in bytes, and the rate at which a receiver reads it, in bits a second.
-const RECEIVE_BUFFER_BYTES: u32 = 8 << 20;
+/// The most blocks that leave at once: a super-packet has 64 KiB at most.
+const MOST_BLOCKS_A_RUN: usize = 43;
+
+/// The rate at which a receiver reads its receive buffer, in bits a second.
 const READ_RATE_BPS: u64 = 10_000_000_000;
 
 /// Makes a run of a network without a crowd.
@@ -235,6 +237,8 @@ fn scenario(
     let group = &planned.groups[0];
     let receivers: Vec<&String> = members.iter().map(|index| &group.receivers[*index]).collect();
     let placed = placed(experiment, planned, topology, (&group.sender, &receivers), local, seal_bytes)?;
+    let run_blocks =
+        policy::packets_per_run(fixed_bps(&told).map(|_| rate_bps), MTU as u64, MOST_BLOCKS_A_RUN);
     Ok(Scenario {
         seed,
         repair: match delivery.repair {
@@ -244,13 +248,16 @@ fn scenario(
         },
         fec: fec(delivery, &told)?,
         block_len,
-        max_run_len: u32::from(block_len) * run_blocks(&told, rate_bps),
+        max_run_len: u32::from(block_len) * run_blocks as u32,
         retransmission_timeout_factor: feed.map(|feed| feed.factor),
         // As the lab's command line has it.
         feed: feed.map(|feed| Feed {
             at_once: 1,
             minimum_retransmission_time: Duration::ZERO,
-            is_fair: feed.priority == Priority::Fair,
+            priority: match feed.priority {
+                Priority::Fair => policy::Priority::Fair,
+                Priority::Multicast => policy::Priority::Multicast,
+            },
         }),
         follow_progress: told == SendRate::Max,
         rate_bps,
@@ -411,14 +418,9 @@ fn explicit(
     })
 }
 
-/// The number of blocks that leave at once, as the driver's pacer lets them: four milliseconds' worth, and half a
-/// bucket at most.
-fn run_blocks(told: &SendRate, rate_bps: u64) -> u32 {
-    const LONGEST: u64 = 43;
-    match told {
-        SendRate::Max => LONGEST as u32,
-        _ => (rate_bps / 8 * 4 / 1000).min(32 << 10).div_euclid(MTU as u64).clamp(1, LONGEST) as u32,
-    }
+/// The rate of a session, in bits a second. `None`: nothing limits it.
+fn fixed_bps(told: &SendRate) -> Option<u64> {
+    if let SendRate::Bps(rate) = told { Some(rate.0) } else { None }
 }
 
 /// The forward error correction that `treecast send` would use.
@@ -433,10 +435,9 @@ fn fec(delivery: &Delivery, told: &SendRate) -> Result<Option<Share>, String> {
             Ok(Some(Share::Percent(percent)))
         }
         None => {
-            let keeps_up = matches!(told, SendRate::Bps(rate) if rate.0 <= MOST_CODED_BPS);
-            let mends = matches!(delivery.repair, None | Some(Repair::Nack));
-            let is_fit = mends && delivery.fanout == delivery::Fanout::Multicast && keeps_up;
-            Ok(is_fit.then_some(Share::Needed))
+            let has_requests = matches!(delivery.repair, None | Some(Repair::Nack))
+                && delivery.fanout == delivery::Fanout::Multicast;
+            Ok(policy::default_fec(has_requests, fixed_bps(told)))
         }
     }
 }
@@ -451,7 +452,7 @@ fn receiver(join_at: Duration) -> ReceiverPlan {
         moves: Some(Vec::new()),
         control_delay: Duration::ZERO,
         control_rate_bps: u64::MAX,
-        receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
+        receive_buffer_bytes: policy::RECEIVE_BUFFER_BYTES as u32,
         read_rate_bps: READ_RATE_BPS,
         ignores: vec![false],
         faults: vec![None],

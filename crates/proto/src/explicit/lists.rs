@@ -1,11 +1,18 @@
 //! Which receivers get which packet, and how: address lists, and the transmission group that they make up
 //! (meadcast-thesis-2024, 4.3.1).
 
-use std::{collections::BTreeMap, net::Ipv6Addr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv6Addr,
+};
 
 use treecast_wire::mead::Dialect;
 
 use super::list_proof::ListKey;
+
+/// The least MTU of IPv6, in bytes. Every link carries packets of this size (RFC 8200, 5), and no smaller size is
+/// believed (RFC 8201, 4).
+pub const LEAST_MTU: usize = 1280;
 
 /// The settings by which a sender makes its packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,8 +84,8 @@ impl List {
         (*router, receivers[0])
     }
 
-    /// The list with some of its receivers.
-    pub(super) fn only(&self, is_wanted: impl Fn(Ipv6Addr) -> bool) -> Self {
+    /// Returns the list with those of its receivers that are wanted.
+    pub fn only(&self, is_wanted: impl Fn(Ipv6Addr) -> bool) -> Self {
         let wanted =
             |receivers: &Vec<Ipv6Addr>| receivers.iter().copied().filter(|one| is_wanted(*one)).collect();
         let [entries, designated] = [&self.entries, &self.designated].map(|entries| {
@@ -120,6 +127,27 @@ impl List {
         }
         parts
     }
+}
+
+/// Returns the lists of a plan, each with those of its receivers that the plan names in the same place, and without empty
+/// ones. `number` is the number of the receiver with an address.
+pub fn planned(
+    lists: &[List],
+    members: &[BTreeSet<u32>],
+    number: impl Fn(Ipv6Addr) -> Option<u32>,
+) -> Vec<List> {
+    let chosen = lists.iter().zip(members).filter(|(_, members)| !members.is_empty());
+    let of_members = |(list, members): (&List, &BTreeSet<u32>)| {
+        list.only(|ip| number(ip).is_some_and(|it| members.contains(&it)))
+    };
+    chosen.map(of_members).collect()
+}
+
+/// Returns the length in bytes of an IPv6 packet to one receiver where the longest list leaves `room`. A length that is hardly
+/// more than every IPv6 link takes (RFC 8200, 5) is cut to that, so that no link on the way is too narrow.
+pub fn len_beside_list(room: usize) -> usize {
+    const ADDRESS_LEN: usize = 16;
+    if (LEAST_MTU..LEAST_MTU + ADDRESS_LEN).contains(&room) { LEAST_MTU } else { room }
 }
 
 /// The assignment of receivers to packets. A new one is made as a whole, and replaces the old one in one step.
@@ -180,5 +208,30 @@ impl TransmissionGroup {
         let designated = self.lists.iter().flat_map(|list| &list.designated);
         let named = designated.filter(|(router, _)| routers.contains(router));
         named.flat_map(|(_, receivers)| receivers.iter().copied()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_s_lists_have_its_receivers_alone_and_none_is_empty() {
+        let address = |number: u16| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, number);
+        let list = |receivers: &[u16]| List {
+            entries: vec![(address(100), receivers.iter().map(|number| address(*number)).collect())],
+            designated: Vec::new(),
+            dont_replicate: 0,
+        };
+        let number = |of: Ipv6Addr| Some(u32::from(of.segments()[7]));
+        let lists = [list(&[1, 2]), list(&[3]), list(&[4, 5])];
+        let members = [BTreeSet::from([2]), BTreeSet::new(), BTreeSet::from([4, 5])];
+        assert_eq!(planned(&lists, &members, number), [list(&[2]), list(&[4, 5])]);
+    }
+
+    #[test]
+    fn a_length_that_is_hardly_more_than_the_least_mtu_is_cut_to_it() {
+        let lens = [1279, 1280, 1295, 1296].map(len_beside_list);
+        assert_eq!(lens, [1279, 1280, 1280, 1296]);
     }
 }

@@ -22,7 +22,7 @@ use treecast_wire::{
 pub use self::super_packet::{Part, SuperPacket, complete_checksum};
 use super::{
     list_proof::ListKey,
-    lists::{Form, List, TransmissionGroup},
+    lists::{Form, LEAST_MTU, List, TransmissionGroup},
     mead, xcast,
 };
 
@@ -43,6 +43,12 @@ impl Form {
     pub fn fitting_addresses(&self, mtu: usize, payload_len: usize) -> usize {
         let room = mtu.min(self.mtu).saturating_sub(ipv6::HEADER_LEN + payload_len);
         (0..=MAX_ADDRESSES).rev().find(|count| self.header_len(*count) <= room).unwrap_or(0)
+    }
+
+    /// Returns how many addresses a packet has at most if the least MTU of IPv6 is left for what it carries. `None` if no two
+    /// receivers can share a packet.
+    pub fn most_addresses(&self) -> Option<usize> {
+        Some(self.fitting_addresses(self.mtu, LEAST_MTU - ipv6::HEADER_LEN)).filter(|most| *most >= 2)
     }
 
     /// What the proofs of lists are made with, besides the lists.

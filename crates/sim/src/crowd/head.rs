@@ -6,6 +6,7 @@ use treecast_proto::{
     Instant, Step,
     local::{Sender, SenderConfig},
     object::{Address, Destination, Lane, SenderEvent, SenderInput, SenderTransmit},
+    policy::local_window_bytes,
 };
 use treecast_wire::{
     header::FileId,
@@ -14,9 +15,6 @@ use treecast_wire::{
 
 use super::{Broadcast, Content, Crowd, Packet, Post, SESSION, To, place, sender};
 use crate::schedule::Schedule;
-
-/// The bytes by which the sender runs ahead of the slowest group at most.
-const WINDOW_BYTES: u64 = 16 << 20;
 
 /// The value that stands for the hash of the object.
 pub(super) const HASH: [u8; 32] = [1; 32];
@@ -49,7 +47,7 @@ impl Head {
             rate_bps: plan.rate_bps,
             shares_link: false,
             minimum_rate_bps: 0,
-            window_bytes: WINDOW_BYTES,
+            window_bytes: local_window_bytes(plan.rate_bps),
             settling: plan.delay * 20,
             wait_for: None,
             named: Some(plan.receivers as u32),

@@ -17,9 +17,12 @@ use super::{
     carousel_plan::{Carousel, Forger},
     receiver_node::{Fate, ReceiverNode},
     scenario::{draw_fault, draw_path, millis, pick},
-    sender_node::{LOWER_HEADERS, Packet, SenderNode, session},
+    sender_node::{LOWER_HEADERS, Packet, session},
 };
-use crate::network::{generator, transmission_time};
+use crate::{
+    judge::Judge,
+    network::{generator, transmission_time},
+};
 
 /// The most loops that a receiver may take. With half of all packets lost, a thousand blocks take twenty.
 const MAX_LOOPS: usize = 80;
@@ -171,53 +174,19 @@ fn ahead_of(mut packet: Packet, block_len: u16) -> Packet {
     packet
 }
 
-/// Returns what is wrong with how a carousel ended at its receivers, one line each.
-pub(super) fn faults(
-    scenario: &Scenario,
-    sender: &SenderNode,
-    receivers: &[Option<ReceiverNode>],
-) -> Vec<String> {
-    let mut faults = Vec::new();
-    for (number, receiver) in receivers.iter().enumerate() {
-        if let Some(receiver) = receiver {
-            let found = receiver_faults(scenario, sender, number, receiver);
-            faults.extend(found.into_iter().map(|fault| format!("receiver {number}: {fault}")));
-        }
-    }
-    faults
-}
-
-fn receiver_faults(
-    scenario: &Scenario,
-    sender: &SenderNode,
-    number: usize,
-    receiver: &ReceiverNode,
-) -> Vec<String> {
-    let mut faults = receiver.complaints.clone();
-    for (index, bytes) in receiver.storage.committed() {
-        if bytes.as_slice() != sender.content(*index as usize) {
-            faults.push(format!("object {index} is wrong"));
-        }
-    }
+/// Judges how a carousel ended at a receiver.
+pub(super) fn judge(judge: &mut Judge, scenario: &Scenario, number: usize, receiver: &ReceiverNode) {
     if receiver.dead {
-        return faults;
-    }
-    if !receiver.outcome.closed {
-        faults.push("it has not closed".into());
+        return;
     }
     // A carousel whose only object is withdrawn ends, and few may have heard why.
     let may_end = scenario.objects.len() == 1 && scenario.objects[0].withdraw_at.is_some();
     if let Some(reason) = receiver.outcome.cut_short.as_ref().filter(|_| !may_end) {
-        faults.push(format!("it was cut short: {reason}"));
+        judge.require(false, || format!("receiver {number} was cut short: {reason}"));
     }
-    // Whoever goes on later has what came before the session was cut short.
-    if receiver.storage.leftovers() > 0 && receiver.outcome.cut_short.is_none() {
-        faults.push("temporary files are left".into());
-    }
-    faults.extend(
-        (0..scenario.objects.len()).filter_map(|index| fate_fault(scenario, number, index, receiver)),
-    );
-    faults
+    let faults =
+        (0..scenario.objects.len()).filter_map(|index| fate_fault(scenario, number, index, receiver));
+    judge.hear(faults.map(|fault| format!("receiver {number}: {fault}")));
 }
 
 /// Returns what is wrong with the end of one object: it must be there, or have failed for a reason that was

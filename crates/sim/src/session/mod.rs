@@ -4,8 +4,9 @@
 mod carousel;
 mod carousel_plan;
 mod deaths;
+mod expected;
 mod forger;
-mod judge;
+mod hosts;
 mod local;
 mod mld;
 mod placed;
@@ -16,10 +17,10 @@ pub(crate) mod storage;
 mod stream;
 mod transport;
 mod ways;
-mod world;
 
 pub use carousel_plan::{Carousel, Forger};
 pub use deaths::{Deaths, Dying};
+pub use hosts::{Figures, ReceiverFigures, Run};
 pub use local::{Local, LocalFigures, PlacedSeat};
 pub(crate) use local::{member, node};
 pub use placed::{Explicit, Fanout, Lists, Multicast, Placed, PlacedRouter, Routing, Sample};
@@ -27,7 +28,6 @@ pub use receiver_node::ObjectFigures;
 pub use scenario::{Fault, Feed, Leaving, ObjectPlan, ReceiverPlan, Scenario};
 pub use stream::{Came, StreamPlan, StreamRun, run_stream};
 pub use ways::{Search, room_beside_lists};
-pub use world::{Figures, ReceiverFigures, Run};
 
 /// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.
 pub fn run_seed(seed: u64, verbose: bool) -> Run {
@@ -46,5 +46,5 @@ pub fn run_carousel_seed(seed: u64, verbose: bool) -> Run {
 
 /// Runs a scenario to its end and judges it.
 pub fn run(scenario: &Scenario, verbose: bool) -> Run {
-    world::World::new(scenario, verbose).run()
+    hosts::Hosts::new(scenario, verbose).run()
 }

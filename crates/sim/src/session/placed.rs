@@ -3,7 +3,7 @@
 
 use std::{net::Ipv6Addr, time::Duration};
 
-use treecast_proto::explicit::mead::grouping::Parameters;
+use treecast_proto::explicit::{finder, mead::grouping::Parameters};
 
 use super::local::Local;
 use crate::graph::{Change, GraphPlan};
@@ -119,9 +119,9 @@ impl Default for Lists {
             dont_replicate: false,
             to_router: false,
             is_anonymous: false,
-            delay: Duration::from_millis(50),
-            timeout: Duration::from_secs(1),
-            interval: Duration::from_secs(5),
+            delay: finder::DISCOVERY_DELAY,
+            timeout: finder::DISCOVERY_TIMEOUT,
+            interval: finder::DISCOVERY_INTERVAL,
             waits_for_traffic: false,
         }
     }
@@ -145,12 +145,4 @@ pub struct Sample {
     pub network_bytes: u64,
     /// The part of these bytes that left the sender.
     pub sender_bytes: u64,
-}
-
-/// How long driver's sessions wait, for what stands in their place here.
-impl Placed {
-    pub(super) const SENDER_STALL_LIMIT: Duration = Duration::from_secs(120);
-    pub(super) const RECEIVER_STALL_LIMIT: Duration = Duration::from_secs(15);
-    pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
-    pub(super) const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 }

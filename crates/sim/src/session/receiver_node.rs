@@ -14,6 +14,7 @@ use treecast_proto::{
     fanout::Ears,
     local::{self, Copies, Seat},
     object::{Address, Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
+    policy,
     rates::Mover,
     repair::Receiver,
     tfmcc::Arrived,
@@ -705,8 +706,8 @@ fn local_receiver(scenario: &Scenario, placed: &Placed, settings: &Local, number
         seat,
         seed: scenario.seed.wrapping_mul(1_000_003).wrapping_add(number as u64),
         tuning: settings.tuning.clone(),
-        patience: Some(Placed::RECEIVER_STALL_LIMIT * 4),
-        stall_limit: Some(Placed::RECEIVER_STALL_LIMIT * 4),
+        patience: Some(policy::RECEIVER_STALL_LIMIT * 4),
+        stall_limit: Some(policy::RECEIVER_STALL_LIMIT * 4),
         hash_attempts: 3,
         copies: (placed.fanout != Fanout::Multicast)
             .then(|| Copies { sender: member(placed.sender), port: PORT }),
@@ -722,10 +723,10 @@ fn vcmtp_config(scenario: &Scenario, plan: &ReceiverPlan) -> ReceiverConfig {
         digest_from_group: true,
         block_len: scenario.block_len,
         notification: plan.notification,
-        progress_bytes: u64::from(plan.receive_buffer_bytes) / 8,
-        progress_interval: placed.map_or(Duration::from_millis(25), |_| Placed::REPORT_INTERVAL),
-        keepalive: placed.map_or(STALL_LIMIT / 4, |_| Placed::KEEPALIVE),
-        stall_limit: placed.map_or(STALL_LIMIT, |_| Placed::RECEIVER_STALL_LIMIT),
+        progress_bytes: u64::from(plan.receive_buffer_bytes) / policy::REPORT_SHARE as u64,
+        progress_interval: placed.map_or(Duration::from_millis(25), |_| policy::REPORT_INTERVAL),
+        keepalive: placed.map_or(STALL_LIMIT / 4, |_| policy::KEEPALIVE),
+        stall_limit: placed.map_or(STALL_LIMIT, |_| policy::RECEIVER_STALL_LIMIT),
         resumes: false,
     }
 }

@@ -6,6 +6,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     fec::Share,
+    policy::Priority,
     vcmtp::{Notification, Repair},
 };
 
@@ -63,8 +64,8 @@ pub struct Feed {
     pub at_once: usize,
     /// The shortest time for which lost packets may be asked for (`--retx-minimum`).
     pub minimum_retransmission_time: Duration,
-    /// Whether repairs get up to half of the rate (`--priority fair`). Otherwise multicast goes first.
-    pub is_fair: bool,
+    /// What goes first if the rate is not enough for multicast and repairs (`--priority`).
+    pub priority: Priority,
 }
 
 #[derive(Debug, Clone)]

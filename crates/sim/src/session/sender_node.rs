@@ -10,6 +10,7 @@ use treecast_proto::{
     object::{
         Address, Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit, SenderWait,
     },
+    policy::{self, RepairShare},
     repair::Sender,
     vcmtp::{self, SenderConfig},
 };
@@ -35,9 +36,6 @@ pub(super) const STALL_LIMIT: Duration = Duration::from_secs(3);
 
 /// The time that the host's loop takes for each connection.
 const ROUND_PER_RECEIVER: Duration = Duration::from_micros(1);
-
-/// The bytes by which a sender with local groups runs ahead of the slowest group: the default of driver's sessions.
-const WINDOW_BYTES: u64 = 16 << 20;
 
 /// The time of data that a connection's socket takes ahead of the wire.
 const SOCKET_BUFFER: Duration = Duration::from_millis(5);
@@ -148,7 +146,7 @@ pub(super) struct Pacing {
     pub(super) copies: usize,
     pub(super) paces_each: bool,
     group_free_at: Instant,
-    share: Option<Share>,
+    share: Option<RepairShare>,
     /// The rate of each slower group, and the time at which it may be sent more.
     slower: Vec<(u64, Instant)>,
     /// The time at which all lanes may be polled again. A host's loop takes time for each connection, too.
@@ -177,7 +175,7 @@ impl SenderNode {
         let has_groups = placed.is_some_and(|placed| placed.local.is_some());
         let rate_bps = match (has_groups, is_multicast) {
             (true, true) => u64::MAX,
-            (true, false) => scenario.rate_bps / 4 * 5,
+            (true, false) => policy::spread_bps(scenario.rate_bps),
             (false, _) => scenario.rate_bps,
         };
         Self {
@@ -190,9 +188,9 @@ impl SenderNode {
                 copies: 1,
                 paces_each: false,
                 group_free_at: Instant::ZERO,
-                share: scenario
-                    .shares_rate
-                    .then(|| Share::new(scenario.feed.is_some_and(|feed| feed.is_fair))),
+                share: scenario.shares_rate.then(|| {
+                    RepairShare::new(scenario.feed.map(|feed| feed.priority).unwrap_or_default(), false)
+                }),
                 slower: scenario.slower_rates_bps.iter().map(|rate| (*rate, Instant::ZERO)).collect(),
                 next_round: Instant::ZERO,
             },
@@ -305,7 +303,7 @@ impl SenderNode {
                 Step::Event(event) => self.event(now, event, trace),
                 Step::Wait(deadline, why) => {
                     if let Some(share) = &mut self.pacing.share {
-                        share.multicast_waits = true;
+                        share.multicast_waits();
                     }
                     return self.wait(now, deadline, why, outputs);
                 }
@@ -336,8 +334,9 @@ impl SenderNode {
                 Room::Later => return,
             }
             let Some(machine) = self.machine.vcmtp() else { return };
-            let is_busy = self.pacing.group_free_at > now;
-            let holds_back = |share: &Share| share.holds_back(is_busy, || machine.is_urgent(now, id));
+            let has_rate = self.pacing.group_free_at <= now;
+            let holds_back =
+                |share: &RepairShare| !share.may_leave(|| machine.is_urgent(now, id), || has_rate);
             if self.pacing.share.as_ref().is_some_and(holds_back) && !machine.has_message(id) {
                 if machine.is_ready(id) {
                     outputs
@@ -463,7 +462,7 @@ impl SenderNode {
                 if let Some(share) =
                     self.pacing.share.as_mut().filter(|_| !matches!(packet, Packet::Message(_)))
                 {
-                    share.multicast(len);
+                    share.multicast_sent(len as u64);
                 }
                 self.pacing.group_free_at =
                     self.pacing.group_free_at.max(now) + transmission_time(len, self.rate_of_all());
@@ -482,10 +481,10 @@ impl SenderNode {
                         Packet::Message(_) => connection.send_message(now, len),
                         _ => connection.send(now, len),
                     };
-                    if let Some(share) =
-                        self.pacing.share.as_mut().filter(|_| !matches!(packet, Packet::Message(_)))
+                    if !matches!(packet, Packet::Message(_))
+                        && let Some(share) = &mut self.pacing.share
+                        && share.repaired(len as u64)
                     {
-                        share.repair(len);
                         self.pacing.group_free_at =
                             self.pacing.group_free_at.max(now) + transmission_time(len, self.pacing.rate_bps);
                     }
@@ -560,46 +559,6 @@ impl SenderNode {
     }
 }
 
-/// How the sender's host shares its rate between the group and retransmissions, as driver's sessions do: while there is
-/// something to multicast, retransmissions get a 64th of it, or up to half.
-#[derive(Debug)]
-struct Share {
-    /// The bytes that retransmissions may still take: of half of the rate, and of a 64th, multiplied by 64.
-    half: i64,
-    least: i64,
-    /// Whether retransmissions get up to half of the rate even if they are not urgent.
-    is_fair: bool,
-    multicast_waits: bool,
-}
-
-impl Share {
-    const LEAST: i64 = 64;
-
-    fn new(is_fair: bool) -> Self {
-        Self { half: 0, least: 0, is_fair, multicast_waits: false }
-    }
-
-    fn holds_back(&self, is_busy: bool, is_urgent: impl FnOnce() -> bool) -> bool {
-        if self.multicast_waits {
-            return is_busy;
-        }
-        self.half <= 0 || !self.is_fair && self.least <= 0 && !is_urgent()
-    }
-
-    fn multicast(&mut self, len: usize) {
-        self.multicast_waits = false;
-        self.half = (self.half + len as i64).min(1 << 17);
-        self.least = (self.least + len as i64).min(Self::LEAST << 17);
-    }
-
-    fn repair(&mut self, len: usize) {
-        if !self.multicast_waits {
-            self.half = (self.half - len as i64).max(-1 << 17);
-            self.least = (self.least - len as i64 * Self::LEAST).max(-Self::LEAST << 17);
-        }
-    }
-}
-
 pub(super) fn session(scenario: &Scenario) -> SessionId {
     SessionId(scenario.seed as u32 ^ 0x7c57_0000)
 }
@@ -636,13 +595,13 @@ fn vcmtp_config(scenario: &Scenario) -> SenderConfig {
         minimum_retransmission_time: feed
             .map_or(Duration::from_millis(20), |feed| feed.minimum_retransmission_time),
         follow_progress: scenario.follow_progress,
-        patience: Duration::from_millis(500),
+        patience: policy::PATIENCE,
         floor_bytes_a_second: None,
-        stall_limit: placed.map_or(STALL_LIMIT, |_| Placed::SENDER_STALL_LIMIT),
-        at_once: feed.map_or(64, |feed| feed.at_once),
+        stall_limit: placed.map_or(STALL_LIMIT, |_| policy::SENDER_STALL_LIMIT),
+        at_once: feed.map_or(policy::AT_ONCE, |feed| feed.at_once),
         is_feed: feed.is_some(),
         kept_objects: 0,
-        keepalive: placed.map_or(STALL_LIMIT / 4, |_| Placed::KEEPALIVE),
+        keepalive: placed.map_or(STALL_LIMIT / 4, |_| policy::KEEPALIVE),
     }
 }
 
@@ -664,7 +623,7 @@ fn local_sender(scenario: &Scenario, placed: &Placed, settings: &Local) -> Resul
         rate_bps: of_objects(scenario.rate_bps),
         shares_link: false,
         minimum_rate_bps: of_objects(settings.minimum_rate_bps),
-        window_bytes: WINDOW_BYTES,
+        window_bytes: policy::local_window_bytes(of_objects(scenario.rate_bps)),
         settling: settings.settling,
         wait_for: settings.wait_for,
         named: settings.named(),

@@ -1,4 +1,4 @@
-//! Simulates a receiver's storage: in memory, what a host's driver does with files.
+//! Simulates a receiver's storage in memory.
 
 use std::{collections::BTreeMap, ops::Range, rc::Rc};
 
@@ -27,7 +27,7 @@ pub(crate) struct Storage {
     is_counting: bool,
 }
 
-/// The hashes of a page of an object's chunks, as a driver would report them, but without the proof: nobody can forge
+/// The hashes of a page of an object's chunks, as a host would report them, but without the proof: nobody can forge
 /// it here.
 pub(crate) fn chunk_hashes(content: &[u8], page: u32) -> ChunkHashes {
     let Some(chunks) = Chunks::new(content.len() as u64) else { return ChunkHashes::none(page) };

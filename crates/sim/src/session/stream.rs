@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     graph::{Graph, GraphPlan},
-    schedule::Schedule,
+    world::{self, Agenda, Scene},
 };
 
 /// How long multicast routers may take to have heard of all receivers, and a sender to use the routers that it has found.
@@ -74,9 +74,10 @@ enum Event {
     Drain,
 }
 
-struct World<'a> {
+/// The flows, and the network that they share.
+struct Flows<'a> {
     plan: &'a StreamPlan,
-    schedule: Schedule<Event>,
+    agenda: Agenda<(), Event>,
     /// The network that all flows share. A flow has it while it acts.
     graph: Graph,
     flows: Vec<Transport>,
@@ -86,21 +87,39 @@ struct World<'a> {
     before: Sample,
     last_came: Instant,
     run: StreamRun,
+    /// Takes each datagram that comes to a receiver.
+    came: &'a mut dyn FnMut(Came),
+    is_over: bool,
 }
 
 /// Runs a stream to its end, and hands over each datagram that comes to a receiver.
 pub fn run_stream(plan: &StreamPlan, came: &mut dyn FnMut(Came)) -> StreamRun {
-    let mut world = World::new(plan);
-    while let Some(event) = world.schedule.take() {
-        if world.event(event, came) {
-            break;
-        }
-    }
-    world.end()
+    let mut flows = Flows::new(plan, came);
+    world::run(&mut flows, Instant::from_nanos(u64::MAX), u64::MAX);
+    flows.end()
 }
 
-impl<'a> World<'a> {
-    fn new(plan: &'a StreamPlan) -> Self {
+impl Scene for Flows<'_> {
+    type Node = ();
+    type Event = Event;
+
+    fn agenda(&mut self) -> &mut Agenda<(), Event> {
+        &mut self.agenda
+    }
+
+    fn wake(&mut self, _: Instant, (): ()) {}
+
+    fn happen(&mut self, now: Instant, event: Event) {
+        self.event(now, event);
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+impl<'a> Flows<'a> {
+    fn new(plan: &'a StreamPlan, came: &'a mut dyn FnMut(Came)) -> Self {
         let sizes = Sizes { block_len: plan.payload_bytes, headers: LOWER_HEADERS };
         let mut flows = Vec::new();
         for (number, placed) in plan.flows.iter().enumerate() {
@@ -115,13 +134,15 @@ impl<'a> World<'a> {
         }
         let mut world = Self {
             plan,
-            schedule: Schedule::default(),
+            agenda: Agenda::default(),
             graph: Graph::new(&GraphPlan::default(), 0),
             flows,
             began: None,
             before: Sample::default(),
             last_came: Instant::ZERO,
             run: StreamRun::default(),
+            came,
+            is_over: false,
         };
         if let Some(first) = world.flows.first_mut() {
             std::mem::swap(&mut first.graph, &mut world.graph);
@@ -142,7 +163,7 @@ impl<'a> World<'a> {
         act(transport);
         std::mem::swap(&mut transport.graph, &mut self.graph);
         for (at, due) in transport.due.drain(..) {
-            self.schedule.at(at, Event::Transport(flow, due));
+            self.agenda.at(at, Event::Transport(flow, due));
         }
         let heard = |arrival| match arrival {
             Arrival::Heard(of, heard) => Some((of, heard)),
@@ -165,53 +186,45 @@ impl<'a> World<'a> {
         let has_group = self.plan.flows.iter().any(|placed| placed.fanout == Fanout::Multicast);
         let began = now + if has_group { JOINING } else { REPLACING };
         self.began = Some(began);
-        self.schedule.at(began, Event::Begin);
+        self.agenda.at(began, Event::Begin);
     }
 
-    /// Handles an event. Returns whether the run is over.
-    fn event(&mut self, event: Event, came: &mut dyn FnMut(Came)) -> bool {
-        let now = self.schedule.now();
-        let came_now = match event {
-            Event::Begin => {
-                self.begin(now);
-                return false;
-            }
+    fn event(&mut self, now: Instant, event: Event) {
+        let (flow, datagrams) = match event {
+            Event::Begin => return self.begin(now),
             Event::Change(position) => {
                 let (_, cable, change) = self.plan.flows[0].changes[position];
                 self.with(0, |transport| transport.change(now, cable, change));
-                return false;
+                return;
             }
             Event::Sample => {
                 self.sample(now);
-                self.schedule.at(now + self.plan.flows[0].sample, Event::Sample);
-                return false;
+                return self.agenda.at(now + self.plan.flows[0].sample, Event::Sample);
             }
             Event::Drain => {
                 let end = self.last_came + DRAIN;
-                self.schedule.at(end, Event::Drain);
-                return end <= now;
+                self.is_over = end <= now;
+                return self.agenda.at(end, Event::Drain);
             }
             Event::Send(flow, number) => (flow, self.send(now, flow, number)),
             Event::Transport(flow, due) => (flow, self.with(flow, |transport| transport.handle(now, due))),
         };
-        let (flow, datagrams) = came_now;
         for (receiver, number) in datagrams {
             self.last_came = now;
             let (sent, at) = (self.sent_at(flow, number), now - self.began.unwrap_or(now));
-            came(Came { flow, receiver, number, sent, at });
+            (self.came)(Came { flow, receiver, number, sent, at });
         }
         self.begin_if_ready(now);
-        false
     }
 
     fn begin(&mut self, now: Instant) {
         self.before = self.totals(now);
-        self.schedule.at(now, Event::Sample);
+        self.agenda.at(now, Event::Sample);
         for flow in 0..self.flows.len() {
-            self.schedule.at(now + self.sent_at(flow, 0), Event::Send(flow, 0));
+            self.agenda.at(now + self.sent_at(flow, 0), Event::Send(flow, 0));
         }
         for (position, (time, ..)) in self.plan.flows[0].changes.iter().enumerate() {
-            self.schedule.at(now + *time, Event::Change(position));
+            self.agenda.at(now + *time, Event::Change(position));
         }
     }
 
@@ -234,12 +247,12 @@ impl<'a> World<'a> {
         match number + 1 < self.plan.packets {
             true => {
                 let began = self.began.unwrap_or(now);
-                self.schedule.at(began + self.sent_at(flow, number + 1), Event::Send(flow, number + 1));
+                self.agenda.at(began + self.sent_at(flow, number + 1), Event::Send(flow, number + 1));
             }
             false if is_last_flow => {
                 self.run.lasted = now - self.began.unwrap_or(now);
                 self.last_came = now;
-                self.schedule.at(now + DRAIN, Event::Drain);
+                self.agenda.at(now + DRAIN, Event::Drain);
             }
             false => {}
         }
@@ -270,7 +283,7 @@ impl<'a> World<'a> {
     }
 
     fn end(mut self) -> StreamRun {
-        self.sample(self.schedule.now());
+        self.sample(self.agenda.now());
         for searched in self.flows.iter().filter_map(Transport::search) {
             let sum = self.run.search.get_or_insert_default();
             sum.groups += searched.groups;

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     graph::{Change, Graph, To},
-    tcp::{self, Acknowledgement, Segment, Tcp},
+    tcp::{self, Acknowledgement, Cubic, Segment, Tcp},
 };
 
 /// An end of a connection, or the direction that begins there.
@@ -27,6 +27,12 @@ use crate::{
 pub(super) enum End {
     Sender = 0,
     Receiver = 1,
+}
+
+impl End {
+    pub(super) fn other(self) -> Self {
+        if self == Self::Sender { Self::Receiver } else { Self::Sender }
+    }
 }
 
 /// An item written on a connection.
@@ -98,7 +104,8 @@ pub(super) struct Transport {
     receiver_at: Vec<Option<usize>>,
     /// Whether each receiver is served by copies.
     present: Vec<bool>,
-    connections: Vec<Option<Box<Connection>>>,
+    /// The connections between the sender and each receiver, the sender's direction first.
+    connections: Vec<Option<Box<[Tcp<Said>; 2]>>>,
     names: Names,
     /// The routers that speak MEADcast and Xcast, by node.
     speakers: BTreeMap<usize, Speaker>,
@@ -116,14 +123,6 @@ struct Names {
     nodes: BTreeMap<Ipv6Addr, usize>,
     /// The address of each router.
     routers: BTreeMap<usize, Ipv6Addr>,
-}
-
-/// A connection between the sender and a receiver. Each pair has the sender's direction first.
-#[derive(Debug)]
-struct Connection {
-    ways: [Tcp<Said>; 2],
-    /// Whether a timer is set for each direction.
-    has_timer: [bool; 2],
 }
 
 impl Transport {
@@ -222,9 +221,21 @@ impl Transport {
         requests.into_iter().for_each(|(_, packet)| self.launch(now, self.sender, packet, None));
     }
 
-    pub(super) fn move_to(&mut self, now: Instant, of: usize, from: u8, group: u8) {
-        self.listen(now, self.receivers[of], from.into(), false);
-        self.listen(now, self.receivers[of], group.into(), true);
+    /// Lets a receiver listen to a group of the sender or not, if it does not do so already.
+    pub(super) fn listen_if(&mut self, now: Instant, of: usize, group: u8, is_in: bool) {
+        let node = self.receivers[of];
+        if self.graph.is_member(group.into(), node) != is_in {
+            self.listen(now, node, group.into(), is_in);
+        }
+    }
+
+    /// Sends a packet that is not the sender's to all receivers, whatever they listen to.
+    pub(super) fn forge(&mut self, now: Instant, packet: Packet) {
+        let heard = Heard { group: None, number: 0, packet, is_own: false, from: None };
+        for of in 0..self.receivers.len() {
+            let payload = Payload::Datagram(heard.clone());
+            self.forward(now, self.sender, None, &Flight { to: To::Node(self.receivers[of]), payload });
+        }
     }
 
     /// Lets a node listen to a group, or no longer.
@@ -253,11 +264,8 @@ impl Transport {
         let Some(mld) = &mut self.mld else { return };
         self.due.extend(mld.due.drain(..).map(|(at, node)| (at, Due::Membership(node))));
         for (cable, said) in std::mem::take(&mut mld.out) {
-            if let Some(arrival) = self.graph.carry(now, cable, said.len()) {
-                let to = To::Node(self.graph.end(cable));
-                let flight = Flight { to, payload: Payload::Membership(said) };
-                self.due.push((arrival, Due::Hop(cable, Box::new(flight))));
-            }
+            let flight = Flight { to: To::Node(self.graph.end(cable)), payload: Payload::Membership(said) };
+            self.put_on(now, cable, &flight);
         }
     }
 
@@ -283,8 +291,8 @@ impl Transport {
     pub(super) fn connect(&mut self, now: Instant, of: usize) {
         let (there, back) = (self.receivers[of], self.sender);
         let round_trip = self.graph.delay(there, back) + self.graph.delay(back, there);
-        let ways = [Tcp::new(now, round_trip), Tcp::new(now, round_trip)];
-        self.connections[of] = Some(Box::new(Connection { ways, has_timer: [false; 2] }));
+        let way = || Tcp::new(Box::new(Cubic::new(now)), round_trip);
+        self.connections[of] = Some(Box::new([way(), way()]));
     }
 
     /// Sends a packet to a group.
@@ -386,7 +394,7 @@ impl Transport {
     /// Writes on a connection. Blocks become a segment each.
     pub(super) fn write(&mut self, now: Instant, of: usize, from: End, said: Said) {
         let Some(connection) = self.connections[of].as_mut() else { return };
-        let way = &mut connection.ways[from as usize];
+        let way = &mut connection[from as usize];
         match said {
             Said::Packet(Packet::Blocks { file, range, content }) => {
                 let blocks = each(&range, self.sizes.block_len);
@@ -411,7 +419,7 @@ impl Transport {
 
     /// The number of segments from the sender to a receiver that wait for the network.
     pub(super) fn backlog(&self, of: usize) -> usize {
-        self.connections[of].as_ref().map_or(0, |connection| connection.ways[0].backlog())
+        self.connections[of].as_ref().map_or(0, |connection| connection[0].backlog())
     }
 
     pub(super) fn handle(&mut self, now: Instant, due: Due) {
@@ -431,15 +439,11 @@ impl Transport {
             }
             Due::Timer(of, from) => {
                 let Some(connection) = self.connections[of].as_mut() else { return };
-                connection.has_timer[from as usize] = false;
-                let way = &mut connection.ways[from as usize];
-                if way.deadline().is_some_and(|deadline| deadline <= now) {
-                    way.time_out(now);
-                }
+                connection[from as usize].handle_timer(now);
                 self.poll(now, of, from);
             }
             Due::Acknowledge(of, from) => {
-                let way = self.connections[of].as_mut().map(|connection| &mut connection.ways[from as usize]);
+                let way = self.connections[of].as_mut().map(|connection| &mut connection[from as usize]);
                 if let Some(acknowledgement) = way.and_then(Tcp::acknowledge) {
                     self.acknowledge(now, of, from, acknowledgement);
                 }
@@ -451,12 +455,9 @@ impl Transport {
     fn poll(&mut self, now: Instant, of: usize, from: End) {
         let (node, to) = self.ends(of, from);
         while let Some(connection) = self.connections[of].as_mut() {
-            let way = &mut connection.ways[from as usize];
+            let way = &mut connection[from as usize];
             let Some(segment) = way.poll(now) else {
-                if let Some(deadline) = way.deadline().filter(|_| !connection.has_timer[from as usize]) {
-                    connection.has_timer[from as usize] = true;
-                    self.due.push((deadline, Due::Timer(of, from)));
-                }
+                self.due.extend(way.set_timer(now).map(|at| (at, Due::Timer(of, from))));
                 break;
             };
             self.forward(now, node, None, &Flight { to, payload: Payload::Segment(of, from, segment) });
@@ -475,8 +476,7 @@ impl Transport {
     }
 
     fn acknowledge(&mut self, now: Instant, of: usize, from: End, acknowledgement: Acknowledgement) {
-        let back = if from == End::Sender { End::Receiver } else { End::Sender };
-        let (node, to) = self.ends(of, back);
+        let (node, to) = self.ends(of, from.other());
         self.forward(
             now,
             node,
@@ -529,7 +529,7 @@ impl Transport {
             Payload::Segment(of, from, segment) => self.read(now, of, from, segment),
             Payload::Acknowledgement(of, from, acknowledgement) => {
                 if let Some(connection) = self.connections[of].as_mut() {
-                    connection.ways[from as usize].acknowledged(now, acknowledgement);
+                    connection[from as usize].acknowledged(now, acknowledgement);
                     self.poll(now, of, from);
                 }
             }
@@ -538,13 +538,13 @@ impl Transport {
 
     fn read(&mut self, now: Instant, of: usize, from: End, segment: Segment<Said>) {
         let Some(connection) = self.connections[of].as_mut() else { return };
-        let way = &mut connection.ways[from as usize];
+        let way = &mut connection[from as usize];
         let had_some = way.has_unacknowledged();
         let (read, acknowledgement) = way.receive(segment);
         if way.has_unacknowledged() && !had_some {
             self.due.push((now + tcp::DELAYED, Due::Acknowledge(of, from)));
         }
-        let at = if from == End::Sender { End::Receiver } else { End::Sender };
+        let at = from.other();
         self.arrivals.extend(read.into_iter().map(|said| Arrival::Said { at, of, said }));
         if let Some(acknowledgement) = acknowledgement {
             self.acknowledge(now, of, from, acknowledgement);
@@ -560,27 +560,40 @@ impl Transport {
                 | Payload::Datagram(Heard { packet: Packet::Symbols { positions: range, .. }, .. }) => {
                     self.carry_run(now, cable, flight, range.clone());
                 }
-                _ => {
-                    if let Some(arrival) = self.graph.carry(now, cable, self.len(&flight.payload)) {
-                        self.due.push((arrival, Due::Hop(cable, Box::new(flight.clone()))));
-                    }
-                }
+                _ => self.put_on(now, cable, flight),
             }
         }
     }
 
+    /// Puts one packet on a cable.
+    fn put_on(&mut self, now: Instant, cable: usize, flight: &Flight) {
+        self.graph.begin_super_packet(cable);
+        for arrival in self.graph.carry(now, cable, self.len(&flight.payload)).into_iter().flatten() {
+            self.due.push((arrival.at, Due::Hop(cable, Box::new(flight.clone()))));
+        }
+    }
+
+    /// Puts the packets of a run on a cable. Those that arrive one after the other arrive together, with the last of them.
     fn carry_run(&mut self, now: Instant, cable: usize, flight: &Flight, run: Range<u64>) {
+        self.graph.begin_super_packet(cable);
         let mut open: Option<(Instant, Range<u64>)> = None;
         for block in each(&run, self.sizes.block_len) {
             let len = (block.end - block.start) as usize + self.sizes.headers;
-            open = match (self.graph.carry(now, cable, len), open) {
-                (Some(arrival), Some((_, piece))) => Some((arrival, piece.start..block.end)),
-                (Some(arrival), None) => Some((arrival, block)),
-                (None, piece) => {
+            let [first, again] = self.graph.carry(now, cable, len);
+            open = match (first, open) {
+                (Some(one), Some((_, piece))) if one.is_in_order => Some((one.at, piece.start..block.end)),
+                (Some(one), None) if one.is_in_order => Some((one.at, block.clone())),
+                (one, piece) => {
                     self.arrive_in_part(cable, flight, &run, piece);
+                    self.arrive_in_part(cable, flight, &run, one.map(|one| (one.at, block.clone())));
                     None
                 }
             };
+            if let Some(again) = again {
+                // What came before it still does.
+                self.arrive_in_part(cable, flight, &run, open.take());
+                self.arrive_in_part(cable, flight, &run, Some((again.at, block)));
+            }
         }
         self.arrive_in_part(cable, flight, &run, open);
     }

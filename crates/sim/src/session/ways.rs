@@ -5,14 +5,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::Ipv6Addr,
     rc::Rc,
-    time::Duration,
 };
 
 use rand::Rng as _;
 use treecast_proto::{
     Instant, Step,
     explicit::{
-        lists::{Form, List, TransmissionGroup, Xcast},
+        finder::{Finder, REQUESTS_PER_SECOND, Response},
+        lists::{Form, List, TransmissionGroup, Xcast, len_beside_list, planned},
         mead::{
             grouping::Parameters,
             router::{Outcome, Outgoing, Router, Routes},
@@ -23,21 +23,15 @@ use treecast_proto::{
         xcast::{self, router::Arrival},
     },
     fanout::{self, Heard, Input, Way},
+    policy::UNHEARD_LIMIT,
 };
 use treecast_wire::{
     ipv6::{self, next_header},
-    mead::{Dialect, Header, Kind, MAX_ADDRESSES},
+    mead::{Dialect, Header, Kind},
 };
 
 use super::placed::{Explicit, Fanout, Lists};
 use crate::network::generator;
-
-/// The requests that discovery sends in a second, and the time for which a receiver may hear nothing: those of `treecast send`.
-const REQUESTS_PER_SECOND: u32 = 1000;
-const PATIENCE: Duration = Duration::from_millis(300);
-
-/// The least length that lists leave for a packet to one receiver, in bytes (RFC 8200, 5).
-const LEAST_MTU: usize = 1280;
 
 const PORT: u16 = 5000;
 const UDP_LEN: usize = 8;
@@ -87,17 +81,6 @@ pub(super) struct Ways {
     pub(super) turn_at: Option<Instant>,
 }
 
-enum Finder {
-    Mead(Box<mead::Sender>),
-    Xcast(Box<xcast::sender::Sender>),
-}
-
-impl std::fmt::Debug for Finder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Finder")
-    }
-}
-
 /// Returns the form of packets with lists on links with this MTU.
 fn form(source: Ipv6Addr, fanout: Fanout, mtu: usize, lists: &Lists) -> Form {
     let is_anonymous = lists.is_anonymous;
@@ -116,62 +99,51 @@ fn form(source: Ipv6Addr, fanout: Fanout, mtu: usize, lists: &Lists) -> Form {
     }
 }
 
-/// The most addresses in a packet that leave room for the least MTU of IPv6.
-fn most_addresses(form: &Form) -> usize {
-    let room = |addresses: &usize| form.mtu >= LEAST_MTU + form.header_len(*addresses);
-    (2..=MAX_ADDRESSES).rev().find(room).unwrap_or(2)
-}
-
 impl Lists {
+    /// The limits of lists in packets of a form: as many addresses as leave room for the least MTU, if nobody says another number.
+    fn limits(&self, form: &Form) -> Parameters {
+        let most = form.most_addresses().unwrap_or(2);
+        self.limits.unwrap_or(Parameters { max: most, ok: most, ..Parameters::default() })
+    }
+
     /// Returns how many bytes a whole list leaves for an IPv6 packet to one receiver, on links with this MTU.
     pub fn room(&self, fanout: Fanout, mtu: usize) -> usize {
         let form = form(Ipv6Addr::UNSPECIFIED, fanout, mtu, self);
-        let max = self.limits.map_or_else(|| most_addresses(&form), |limits| limits.max);
-        mtu.saturating_sub(form.header_len(max))
+        mtu.saturating_sub(form.header_len(self.limits(&form).max))
     }
 }
 
 /// Returns how many bytes lists leave for an IPv6 packet to one receiver, on links with this MTU.
 pub fn room_beside_lists(fanout: Fanout, mtu: usize) -> usize {
-    let room = Lists::default().room(fanout, mtu);
-    if (LEAST_MTU..LEAST_MTU + 16).contains(&room) { LEAST_MTU } else { room }
+    len_beside_list(Lists::default().room(fanout, mtu))
 }
 
-impl Finder {
-    /// Creates the machine of `fanout` that finds routers. `source` is the sender's address.
-    fn new(fanout: Fanout, lists: &Lists, form: &Form, payload_bytes: usize, seed: u64) -> Self {
-        let most = most_addresses(form);
-        let usual = Parameters { max: most, ok: most, ..Parameters::default() };
-        let parameters = lists.limits.unwrap_or(usual);
-        let max = parameters.max;
-        match fanout {
-            Fanout::Xcast => {
-                let config = xcast::sender::Config { max, channel: None, key: None };
-                Self::Xcast(Box::new(xcast::sender::Sender::new(config)))
-            }
-            _ => {
-                let mut nonces = [0; 32];
-                generator(seed, 5).fill_bytes(&mut nonces);
-                let config = mead::Config {
-                    source: form.source,
-                    algorithm: match lists.by_cost {
-                        true => mead::Algorithm::Cost(model(form, payload_bytes)),
-                        false => mead::Algorithm::Thesis,
-                    },
-                    parameters,
-                    delay: lists.delay,
-                    interval: lists.interval,
-                    timeout: lists.timeout,
-                    waits_for_traffic: lists.waits_for_traffic,
-                    requests_per_second: REQUESTS_PER_SECOND,
-                    designated: None,
-                    key: None,
-                    seed: nonces,
-                };
-                Self::Mead(Box::new(mead::Sender::new(Instant::ZERO, config)))
-            }
-        }
+/// Creates the machine of `fanout` that finds routers.
+fn finder(fanout: Fanout, lists: &Lists, form: &Form, payload_bytes: usize, seed: u64) -> Finder {
+    let parameters = lists.limits(form);
+    if fanout == Fanout::Xcast {
+        let config = xcast::sender::Config { max: parameters.max, channel: None, key: None };
+        return Finder::Xcast(Box::new(xcast::sender::Sender::new(config)));
     }
+    let mut nonces = [0; 32];
+    generator(seed, 5).fill_bytes(&mut nonces);
+    let config = mead::Config {
+        source: form.source,
+        algorithm: match lists.by_cost {
+            true => mead::Algorithm::Cost(model(form, payload_bytes)),
+            false => mead::Algorithm::Thesis,
+        },
+        parameters,
+        delay: lists.delay,
+        interval: lists.interval,
+        timeout: lists.timeout,
+        waits_for_traffic: lists.waits_for_traffic,
+        requests_per_second: REQUESTS_PER_SECOND,
+        designated: None,
+        key: None,
+        seed: nonces,
+    };
+    Finder::Mead(Box::new(mead::Sender::new(Instant::ZERO, config)))
 }
 
 impl Ways {
@@ -185,12 +157,12 @@ impl Ways {
     ) -> Self {
         let form = form(explicit.sender, fanout, explicit.mtu, &explicit.lists);
         let payload_bytes = UDP_LEN + datagram_len;
-        let finder = Finder::new(fanout, &explicit.lists, &form, payload_bytes, seed);
+        let finder = finder(fanout, &explicit.lists, &form, payload_bytes, seed);
         let config = fanout::Config {
             // A carousel's receivers are all reached at their own addresses, and then leave the group.
             has_group: fanout == Fanout::Auto && !is_carousel,
             by_lists: if fanout == Fanout::Xcast { Way::Xcast } else { Way::Mead },
-            patience: PATIENCE,
+            patience: UNHEARD_LIMIT,
             has_reports: !is_carousel,
         };
         let mut ways = Self {
@@ -215,16 +187,8 @@ impl Ways {
     }
 
     fn find(&mut self, now: Instant, of: usize) {
-        let receiver = self.receivers[of];
-        match &mut self.finder {
-            Finder::Mead(sender) => sender.handle(now, mead::Input::Join(receiver, PORT)),
-            Finder::Xcast(sender) => {
-                sender.handle(now, xcast::sender::Input::Join(receiver, PORT));
-                if self.on_link[of] {
-                    sender.handle(now, xcast::sender::Input::OnLink(receiver));
-                }
-            }
-        }
+        let is_on_link = self.on_link[of];
+        self.finder.join(now, self.receivers[of], PORT, |_| is_on_link);
     }
 
     /// Adds a receiver that is there, or that was named to a carousel.
@@ -235,11 +199,7 @@ impl Ways {
 
     pub(super) fn leave(&mut self, now: Instant, of: usize) {
         self.machine.handle(now, Input::Left(of as u32));
-        let receiver = self.receivers[of];
-        match &mut self.finder {
-            Finder::Mead(sender) => sender.handle(now, mead::Input::Leave(receiver)),
-            Finder::Xcast(sender) => sender.handle(now, xcast::sender::Input::Leave(receiver)),
-        }
+        self.finder.leave(now, self.receivers[of]);
         self.has_news = true;
     }
 
@@ -254,27 +214,18 @@ impl Ways {
 
     /// A program has something to send.
     pub(super) fn traffic(&mut self, now: Instant) {
-        if let Finder::Mead(sender) = &mut self.finder {
-            sender.handle(now, mead::Input::Traffic);
-        }
+        self.finder.note_traffic(now);
     }
 
     /// What looking for routers has cost so far. `None` without discovery.
     pub(super) fn search(&self) -> Option<Search> {
-        match &self.finder {
-            Finder::Mead(sender) => {
-                Some(Search { discoveries: sender.counters().discoveries, ..self.search })
-            }
-            Finder::Xcast(_) => None,
-        }
+        let discoveries = self.finder.counters().discoveries;
+        matches!(self.finder, Finder::Mead(_)).then_some(Search { discoveries, ..self.search })
     }
 
     /// Whether the session begins only when the routers are known.
     pub(super) fn awaits_routers(&self) -> bool {
-        match &self.finder {
-            Finder::Mead(sender) => self.waits_for_routers && sender.counters().discoveries == 0,
-            Finder::Xcast(_) => false,
-        }
+        self.waits_for_routers && self.finder.counters().discoveries == 0
     }
 
     pub(super) fn plan(&self) -> &fanout::Plan {
@@ -289,12 +240,10 @@ impl Ways {
 
     /// Takes in a packet that has come to the sender: a router's answer.
     pub(super) fn respond(&mut self, now: Instant, packet: &[u8]) {
-        let Finder::Mead(sender) = &mut self.finder else { return };
         let Ok((ip, payload)) = ipv6::Header::parse(packet) else { return };
         let Ok((header, _)) = Header::parse(payload, self.form.dialect) else { return };
         if header.kind == Kind::Response {
-            let router = ip.source;
-            sender.handle(now, mead::Input::Response { router, header: &header, proof: None, group: None });
+            self.finder.respond(now, &Response { router: ip.source, header, proof: None, group: None });
         }
     }
 
@@ -303,31 +252,19 @@ impl Ways {
         let mut wants = Wants::default();
         let mut lists = None;
         loop {
-            let step = match &mut self.finder {
-                Finder::Mead(sender) => match sender.poll(now) {
-                    Step::Transmit(request) => {
-                        let packet = request_packet(&self.form, request.receiver);
-                        self.search.bytes += packet.len() as u64;
-                        wants.requests.push((request.receiver, packet));
-                        continue;
-                    }
-                    Step::Event(event) => Ok(event),
-                    Step::Wait(deadline, _) => Err(deadline),
-                },
-                Finder::Xcast(sender) => match sender.poll(now) {
-                    Step::Transmit(nothing) => match nothing {},
-                    Step::Event(event) => Ok(event),
-                    Step::Wait(deadline, _) => Err(deadline),
-                },
-            };
-            match step {
-                Ok(Event::Group(group)) => {
+            match self.finder.poll(now) {
+                Step::Transmit(request) => {
+                    let packet: Rc<[u8]> = request.packet(&self.form, 0).into();
+                    self.search.bytes += packet.len() as u64;
+                    wants.requests.push((request.receiver, packet));
+                }
+                Step::Event(Event::Group(group)) => {
                     self.search.groups += 1;
                     lists = Some(group.fitted_lists(&self.form, self.payload_bytes));
                 }
-                Ok(Event::Discovered) => _ = self.search.first_over.get_or_insert(now),
-                Ok(_) => {}
-                Err(deadline) => {
+                Step::Event(Event::Discovered) => _ = self.search.first_over.get_or_insert(now),
+                Step::Event(_) => {}
+                Step::Wait(deadline, ()) => {
                     wants.deadline = deadline;
                     break;
                 }
@@ -365,24 +302,15 @@ impl Ways {
 
     /// Prepares packets for the machine's present plan: for each list, those of its receivers that are there.
     fn follow_plan(&mut self) {
-        let plan = self.machine.plan();
-        let chosen = self.lists.iter().zip(&plan.lists).filter(|(_, members)| !members.is_empty());
         let ports: BTreeMap<Ipv6Addr, u16> =
             self.receivers.iter().map(|receiver| (*receiver, PORT)).collect();
-        let planned = chosen.map(|(list, members)| {
-            let mut list = list.clone();
-            for entries in [&mut list.entries, &mut list.designated] {
-                for (_, receivers) in &mut *entries {
-                    receivers.retain(|one| self.number(*one).is_some_and(|number| members.contains(&number)));
-                }
-                entries.retain(|(_, receivers)| !receivers.is_empty());
-            }
-            let lists = vec![list];
-            let group =
-                TransmissionGroup { number: 1, lists, ports: ports.clone(), ..TransmissionGroup::default() };
+        let lists = planned(&self.lists, &self.machine.plan().lists, |one| self.number(one));
+        let packets = lists.into_iter().map(|list| {
+            let (lists, ports) = (vec![list], ports.clone());
+            let group = TransmissionGroup { number: 1, lists, ports, ..TransmissionGroup::default() };
             Packets::new(self.form.clone(), group)
         });
-        self.planned = planned.collect();
+        self.planned = packets.collect();
     }
 
     /// The packets with lists that a datagram of so many bytes becomes, each with its destination.
@@ -408,20 +336,6 @@ impl Ways {
         }
         made
     }
-}
-
-/// Returns a request to the routers on the way to a receiver.
-fn request_packet(form: &Form, receiver: Ipv6Addr) -> Rc<[u8]> {
-    let header = Header::request(receiver).to_bytes(form.dialect);
-    let ip = ipv6::Header {
-        class_and_label: 0,
-        payload_len: header.len() as u16,
-        next_header: next_header::ROUTING,
-        hop_limit: HOP_LIMIT,
-        source: form.source,
-        destination: receiver,
-    };
-    [&ip.to_bytes()[..], &header].concat().into()
 }
 
 /// A router that speaks MEADcast and Xcast. It remembers nothing.

@@ -6,20 +6,18 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
+    policy::packets_per_smooth_run,
     tfmcc::{
         Arrived, Control, Pace, PaceReport, ProbeKey, Receiver, ReceiverInput, Sender, SenderConfig,
         SenderInput,
     },
 };
 
-use super::{Faults, PACKET_BYTES, clock::Clock, lie::Teller, link::Losses};
-use crate::network::Loss;
-
-/// The length of a run: the pacer of the driver sends this much time's worth of packets at once.
-const RUN_TIME: Duration = Duration::from_millis(1);
+use super::{Faults, PACKET_BYTES, clock::Clock, lie::Teller};
+use crate::network::{Loss, Losses};
 
 /// The most packets that leave at once: a super-packet has 64 KiB at most.
-const MOST_PACKETS_A_RUN: u64 = 43;
+const MOST_PACKETS_A_RUN: usize = 43;
 
 /// The number of receivers that ask for what they lack. All of a large group's requests would take long to simulate.
 const MOST_ASKING: usize = 20;
@@ -128,9 +126,11 @@ impl Auto {
         }
     }
 
-    pub fn take_number(&mut self) -> u32 {
-        self.next_number = self.next_number.wrapping_add(1);
-        self.next_number - 1
+    /// Takes the numbers of the next packets. Returns the first one.
+    pub fn take_numbers(&mut self, count: u32) -> u32 {
+        let first = self.next_number;
+        self.next_number = first.wrapping_add(count);
+        first
     }
 
     pub fn sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
@@ -144,25 +144,12 @@ impl Auto {
             let input = ReceiverInput::Packets(packets);
             return self.receivers.iter_mut().for_each(|receiver| receiver.handle(now, input));
         }
+        let random = &mut self.random;
         for (index, (receiver, losses)) in self.receivers.iter_mut().zip(&mut self.losses).enumerate() {
-            let mut run = Arrived { count: 0, ..packets };
-            let mut hear = |run: Arrived| {
+            let fate = || (!losses.loses(random)).then_some((now, packets.marked));
+            for (run, _) in pieces(packets.first, packets.count, fate) {
                 self.gaps.get_mut(index).into_iter().for_each(|gap| gap.arrived(run));
                 receiver.handle(now, ReceiverInput::Packets(run));
-            };
-            for number in (0..packets.count).map(|place| packets.first.wrapping_add(place)) {
-                match losses.loses(&mut self.random) {
-                    false => run.count += 1,
-                    true => {
-                        if run.count > 0 {
-                            hear(run);
-                        }
-                        run = Arrived { first: number.wrapping_add(1), count: 0, ..packets };
-                    }
-                }
-            }
-            if run.count > 0 {
-                hear(run);
             }
         }
     }
@@ -246,9 +233,30 @@ impl Auto {
     }
 }
 
+/// The runs that arrive of `count` packets that leave at once, each with the time at which its last packet does. `fate`
+/// says of each packet in turn when it arrives, and whether it is marked. `None`: it is lost.
+pub fn pieces(
+    first: u32,
+    count: u32,
+    mut fate: impl FnMut() -> Option<(Instant, bool)>,
+) -> Vec<(Arrived, Instant)> {
+    let mut pieces: Vec<(Arrived, Instant)> = Vec::new();
+    for number in (0..count).map(|place| first.wrapping_add(place)) {
+        let Some((at, marked)) = fate() else { continue };
+        match pieces.last_mut() {
+            Some((run, last)) if run.marked == marked && run.first.wrapping_add(run.count) == number => {
+                run.count += 1;
+                *last = at;
+            }
+            _ => pieces.push((Arrived { first: number, count: 1, marked }, at)),
+        }
+    }
+    pieces
+}
+
 /// The number of packets that leave at once at a rate in bits a second, and the time until the next ones.
 pub fn run_len(rate_bps: u64) -> (u32, Duration) {
-    let (rate, bits) = (rate_bps.max(1), u64::from(PACKET_BYTES) * 8);
-    let packets = (rate * RUN_TIME.as_millis() as u64 / 1000 / bits).clamp(1, MOST_PACKETS_A_RUN);
-    (packets as u32, Duration::from_nanos(packets * bits * 1_000_000_000 / rate))
+    let (rate, packet_bytes) = (rate_bps.max(1), u64::from(PACKET_BYTES));
+    let packets = packets_per_smooth_run(rate, packet_bytes, MOST_PACKETS_A_RUN) as u64;
+    (packets as u32, Duration::from_nanos(packets * packet_bytes * 8_000_000_000 / rate))
 }

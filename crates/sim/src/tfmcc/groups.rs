@@ -1,8 +1,8 @@
 //! A session with `--rate auto` over multicast, whose sender opens slower groups by itself. Each receiver has a link of its own behind
 //! the sender's.
 //!
-//! The parts are those that the driver uses: a [`Sender`] for each group, a [`Receiver`] at each host, and [`SlowerGroups`], which is told
-//! what the driver tells it. Receivers can take anything that arrives, so nothing is sent again.
+//! The parts are those of a host's session: a [`Sender`] for each group, a [`Receiver`] at each host, and [`SlowerGroups`], which is told
+//! what a session tells it. Receivers can take anything that arrives, so nothing is sent again.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use treecast_proto::{
 };
 
 use super::{
-    Faults, Forgery, Lie, PACKET_BYTES, SPAN,
-    auto::{PACE_BYTES, PROBE_KEY, run_len},
+    Forgery, Lie, PACKET_BYTES, SPAN,
+    auto::{PACE_BYTES, PROBE_KEY, pieces, run_len},
     lie::Teller,
-    link::{Link, Losses},
+    queue,
 };
 use crate::{
-    network::{Loss, generator},
-    schedule::Schedule,
+    network::{Link, Loss, Losses, generator},
+    world::{self, Agenda, Scene},
 };
 
 /// The time between two looks at the groups.
@@ -83,10 +83,8 @@ impl Outcome {
 #[derive(Debug)]
 enum Event {
     Send(u8),
-    WakeSender(u8),
     Arrive(usize, u8, Arrived),
     Paced(usize, u8, Pace, u32),
-    WakeReceiver(usize),
     Report(usize, u8, PaceReport),
     /// A call has reached a host, and later its answer the sender.
     Called(usize, u8),
@@ -103,7 +101,6 @@ struct Member {
     group: u8,
     /// The group that it has left, which still comes until then.
     left: Option<(u8, Instant)>,
-    wake: Option<Instant>,
     /// The rate that its group's sender has told last.
     told_bps: u64,
 }
@@ -112,13 +109,20 @@ struct Member {
 struct Group {
     machine: Sender,
     next_number: u32,
-    wake: Option<Instant>,
     has_members: bool,
 }
 
-struct World<'a> {
+/// A machine that asks to be woken: a group's at the sender, or a host's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Node {
+    Group(u8),
+    Host(usize),
+}
+
+/// The sender with its groups, and its hosts.
+struct Hosts<'a> {
     session: &'a Session,
-    schedule: Schedule<Event>,
+    agenda: Agenda<Node, Event>,
     trunk: Link,
     groups: Vec<Group>,
     /// The groups of the hosts as the sender knows them.
@@ -132,19 +136,32 @@ struct World<'a> {
 
 /// Runs a session to its end.
 pub fn run(session: &Session) -> Outcome {
-    let mut world = World::new(session);
-    let end = Instant::ZERO + session.length;
-    while let Some(event) = world.schedule.take() {
-        let now = world.schedule.now();
-        if now >= end {
-            break;
-        }
-        world.event(now, event);
-    }
-    world.outcome
+    let mut hosts = Hosts::new(session);
+    world::run(&mut hosts, super::end_after(session.length), u64::MAX);
+    hosts.outcome
 }
 
-impl<'a> World<'a> {
+impl Scene for Hosts<'_> {
+    type Node = Node;
+    type Event = Event;
+
+    fn agenda(&mut self) -> &mut Agenda<Node, Event> {
+        &mut self.agenda
+    }
+
+    fn happen(&mut self, now: Instant, event: Event) {
+        self.event(now, event);
+    }
+
+    fn wake(&mut self, now: Instant, node: Node) {
+        match node {
+            Node::Group(group) => self.poll_sender(now, group),
+            Node::Host(host) => self.poll_receiver(now, host),
+        }
+    }
+}
+
+impl<'a> Hosts<'a> {
     fn new(session: &'a Session) -> Self {
         let mut random = generator(session.seed, 0);
         let config = SenderConfig {
@@ -153,11 +170,10 @@ impl<'a> World<'a> {
             floor_bps: None,
             probe_key: PROBE_KEY,
         };
-        let group =
-            |_| Group { machine: Sender::new(config), next_number: 0, wake: None, has_members: false };
+        let group = |_| Group { machine: Sender::new(config), next_number: 0, has_members: false };
         let link = |rate_bps: u64| {
             let product = (rate_bps as f64 / 8.0 * session.round_trip.as_secs_f64()) as u64;
-            let mut link = Link::new(product.max(8 * u64::from(PACKET_BYTES)), &Faults::default());
+            let mut link = queue(product.max(8 * u64::from(PACKET_BYTES)));
             link.set_rate(rate_bps);
             link
         };
@@ -169,7 +185,6 @@ impl<'a> World<'a> {
             losses: Losses::new(Loss::Uniform(host.loss)),
             group: 0,
             left: None,
-            wake: None,
             told_bps: 0,
         });
         let members: Vec<_> = members.collect();
@@ -179,9 +194,9 @@ impl<'a> World<'a> {
             moves: Vec::new(),
             doubts: vec![0.0; members.len()],
         };
-        let mut world = Self {
+        let mut hosts = Self {
             session,
-            schedule: Schedule::default(),
+            agenda: Agenda::default(),
             trunk: link(SENDER_BPS),
             groups: (0..=MOST_SLOWER).map(group).collect(),
             known: vec![0; members.len()],
@@ -191,23 +206,18 @@ impl<'a> World<'a> {
             outcome,
             random,
         };
-        for host in 0..world.members.len() {
+        for host in 0..hosts.members.len() {
             let number = host as u32 + 1;
-            world.members[host].machine.handle(Instant::ZERO, ReceiverInput::Named(number));
-            world.placing.joined(Instant::ZERO, number, number.into());
-            world.join(Instant::ZERO, host, 0);
+            hosts.members[host].machine.handle(Instant::ZERO, ReceiverInput::Named(number));
+            hosts.placing.joined(Instant::ZERO, number, number.into());
+            hosts.join(Instant::ZERO, host, 0);
         }
-        world
+        hosts
     }
 
     fn event(&mut self, now: Instant, event: Event) {
         match event {
             Event::Send(group) => self.send_run(now, group),
-            Event::WakeSender(group) => {
-                if self.groups[usize::from(group)].wake.take_if(|wake| *wake == now).is_some() {
-                    self.poll_sender(now, group);
-                }
-            }
             Event::Arrive(host, group, packets) => {
                 if self.members[host].group == group {
                     self.members[host].machine.handle(now, ReceiverInput::Packets(packets));
@@ -222,18 +232,13 @@ impl<'a> World<'a> {
                     self.attend(now, host);
                 }
             }
-            Event::WakeReceiver(host) => {
-                if self.members[host].wake.take_if(|wake| *wake == now).is_some() {
-                    self.poll_receiver(now, host);
-                }
-            }
             Event::Report(host, group, report) => self.report(now, host, group, report),
             Event::Called(host, group) => {
                 let member = &mut self.members[host];
                 member.left = Some((member.group, now + LEAVING));
                 member.group = group;
                 member.machine.handle(now, ReceiverInput::Moved);
-                self.schedule.at(now + self.session.round_trip / 2, Event::Moved(host, group));
+                self.agenda.at(now + self.session.round_trip / 2, Event::Moved(host, group));
             }
             Event::Moved(host, group) => {
                 let (number, before) = (host as u32 + 1, self.known[host]);
@@ -259,7 +264,7 @@ impl<'a> World<'a> {
         let there = &mut self.groups[usize::from(group)];
         there.machine.handle(now, joined);
         if !std::mem::replace(&mut there.has_members, true) {
-            self.schedule.at(now, Event::Send(group));
+            self.agenda.at(now, Event::Send(group));
         }
     }
 
@@ -293,7 +298,7 @@ impl<'a> World<'a> {
         }
         self.poll_sender(now, group);
         let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
-        self.schedule.at(now + (next + jitter).saturating_sub(JITTER / 2), Event::Send(group));
+        self.agenda.at(now + (next + jitter).saturating_sub(JITTER / 2), Event::Send(group));
     }
 
     /// Sends packets of a run at once. The sender is told of `noted` packets.
@@ -306,7 +311,7 @@ impl<'a> World<'a> {
         }
         let packets = Arrived { first: there.next_number, count, marked: false };
         there.next_number = there.next_number.wrapping_add(count);
-        let left_at = (0..count).filter_map(|_| self.trunk.carry(now, PACKET_BYTES.into())).last();
+        let left_at = (0..count).filter_map(|_| self.trunk.squeeze(now, PACKET_BYTES as usize)).last();
         if let Some(left_at) = left_at {
             (0..self.members.len()).for_each(|host| self.carry(left_at, host, group, packets));
         }
@@ -317,29 +322,21 @@ impl<'a> World<'a> {
         let number = there.next_number;
         there.next_number = number.wrapping_add(1);
         let bytes = if pace.probe.is_some() { PACKET_BYTES.into() } else { PACE_BYTES };
-        let Some(left_at) = self.trunk.carry(now, bytes) else { return };
+        let Some(left_at) = self.trunk.squeeze(now, bytes as usize) else { return };
         for host in 0..self.members.len() {
             if let Some(at) = self.pass(left_at, host, group, bytes) {
                 let at = at + self.session.round_trip / 2;
-                self.schedule.at(at, Event::Paced(host, group, pace, number));
+                self.agenda.at(at, Event::Paced(host, group, pace, number));
             }
         }
     }
 
     /// Has packets go over a host's link, in the pieces that losses leave.
     fn carry(&mut self, now: Instant, host: usize, group: u8, packets: Arrived) {
-        let mut piece: Option<(Arrived, Instant)> = None;
         let way = self.session.round_trip / 2;
-        for number in (0..packets.count).map(|place| packets.first.wrapping_add(place)) {
-            match (piece.take(), self.pass(now, host, group, PACKET_BYTES.into())) {
-                (Some((run, _)), Some(at)) => piece = Some((Arrived { count: run.count + 1, ..run }, at)),
-                (None, Some(at)) => piece = Some((Arrived { first: number, count: 1, marked: false }, at)),
-                (Some((run, at)), None) => self.schedule.at(at + way, Event::Arrive(host, group, run)),
-                (None, None) => {}
-            }
-        }
-        if let Some((run, at)) = piece {
-            self.schedule.at(at + way, Event::Arrive(host, group, run));
+        let fate = || self.pass(now, host, group, PACKET_BYTES.into()).map(|at| (at, false));
+        for (run, at) in pieces(packets.first, packets.count, fate) {
+            self.agenda.at(at + way, Event::Arrive(host, group, run));
         }
     }
 
@@ -350,7 +347,7 @@ impl<'a> World<'a> {
         if member.group != group && !is_left {
             return None;
         }
-        member.link.carry(now, bytes).filter(|_| !member.losses.loses(&mut self.random))
+        member.link.squeeze(now, bytes as usize).filter(|_| !member.losses.loses(&mut self.random))
     }
 
     fn poll_sender(&mut self, now: Instant, group: u8) {
@@ -358,12 +355,7 @@ impl<'a> World<'a> {
             match self.groups[usize::from(group)].machine.poll(now) {
                 Step::Transmit(pace) => self.send_pace(now, group, pace),
                 Step::Wait(deadline, _) => {
-                    let wake = &mut self.groups[usize::from(group)].wake;
-                    if let Some(at) = deadline.filter(|at| Some(*at) != *wake) {
-                        *wake = Some(at.max(now));
-                        self.schedule.at(at, Event::WakeSender(group));
-                    }
-                    return;
+                    return deadline.into_iter().for_each(|at| self.agenda.wake(Node::Group(group), at));
                 }
             }
         }
@@ -376,9 +368,8 @@ impl<'a> World<'a> {
             return self.poll_receiver(now, host);
         }
         let at = now + member.host.lateness.mul_f64(self.random.random_range(0.0..1.0));
-        if member.wake.is_none_or(|wake| wake <= now) {
-            member.wake = Some(at);
-            self.schedule.at(at, Event::WakeReceiver(host));
+        if self.agenda.wakes_at(Node::Host(host)).is_none_or(|wake| wake <= now) {
+            self.agenda.wake(Node::Host(host), at);
         }
     }
 
@@ -390,22 +381,18 @@ impl<'a> World<'a> {
                     let lie = member.host.lie;
                     let report = member.teller.told(now, member.told_bps, report, &mut self.random);
                     let event = Event::Report(host, member.group, report);
-                    self.schedule.at(now + self.session.round_trip / 2 + lie.delay(), event);
+                    self.agenda.at(now + self.session.round_trip / 2 + lie.delay(), event);
                 }
                 Step::Wait(deadline, _) => {
-                    if let Some(at) = deadline.filter(|at| Some(*at) != member.wake) {
-                        member.wake = Some(at.max(now));
-                        self.schedule.at(at, Event::WakeReceiver(host));
-                    }
-                    return;
+                    return deadline.into_iter().for_each(|at| self.agenda.wake(Node::Host(host), at));
                 }
             }
         }
     }
 }
 
-/// # What the driver does with reports
-impl World<'_> {
+/// # What the sender does with reports
+impl Hosts<'_> {
     fn report(&mut self, now: Instant, host: usize, group: u8, report: PaceReport) {
         if group != self.known[host] {
             return;
@@ -437,7 +424,7 @@ impl World<'_> {
                     let host = receiver as usize - 1;
                     if self.members[host].host.follows_calls {
                         let at = now + self.session.round_trip / 2 + JOINING;
-                        self.schedule.at(at, Event::Called(host, group));
+                        self.agenda.at(at, Event::Called(host, group));
                     }
                 }
                 Order::LeaveOut { receiver } => {

@@ -8,6 +8,7 @@ use treecast_proto::{
     object::{
         Address, Channel, Destination, Lane, ReceiverInput, ReceiverTransmit, SenderInput, SenderTransmit,
     },
+    policy::local_window_bytes,
 };
 use treecast_wire::{
     header::{FileId, SessionId},
@@ -54,7 +55,7 @@ impl Local {
             rate_bps: HIGHEST_BPS,
             shares_link: true,
             minimum_rate_bps: 0,
-            window_bytes: HIGHEST_BPS,
+            window_bytes: local_window_bytes(HIGHEST_BPS),
             settling: Duration::from_secs(1),
             wait_for: Some(receivers as u32),
             named: None,

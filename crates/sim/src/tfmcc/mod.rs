@@ -4,28 +4,24 @@
 //! the group, and without TCP's own behaviour (the lab has that). And there are no queues on the way back.
 
 mod auto;
-mod bbr;
 mod clock;
-mod cubic;
 pub mod groups;
 mod lie;
-mod link;
 mod local;
-mod slow_start;
-mod world;
+mod shared_link;
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
-use treecast_proto::tfmcc::{Cause, Control};
+use treecast_proto::{
+    Instant,
+    tfmcc::{Cause, Control},
+};
 
-use crate::network::Loss;
+use crate::network::{Link, Loss, Narrow, Path, generator};
+pub use crate::{network::Policer, tcp::PACKET_BYTES};
 
-pub(crate) use cubic::Cubic;
 pub use lie::{Forgery, Lie};
-pub use world::run;
-
-/// Length of every full packet in bytes, with its IP header.
-pub const PACKET_BYTES: u32 = 1500;
+pub use shared_link::run;
 
 /// A flow that shares the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,11 +113,15 @@ impl Default for Faults {
     }
 }
 
-/// A token bucket that drops what it has no tokens for.
-#[derive(Debug, Clone, Copy)]
-pub struct Policer {
-    pub rate_bps: u64,
-    pub burst_bytes: u64,
+/// The last moment of a run of this length.
+fn end_after(length: Duration) -> Instant {
+    Instant::ZERO + length.saturating_sub(Duration::from_nanos(1))
+}
+
+/// Creates a link with a queue of so many bytes, without delay or loss, whose rate is still to be set.
+fn queue(queue_bytes: u64) -> Link {
+    let narrow = Narrow { queue_bytes, ..Narrow::new(0, Duration::ZERO) };
+    Link::new(Path::clean(Duration::ZERO), generator(0, 0)).with_narrow(Some(narrow))
 }
 
 /// The results of one flow, in spans of [`SPAN`].

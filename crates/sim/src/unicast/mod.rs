@@ -12,13 +12,14 @@ use treecast_proto::unicast::{ClientEvent, StorageReport, StorageTask};
 use treecast_wire::unicast::FileHeader;
 
 use crate::{
-    schedule::Schedule,
+    judge::Judge,
     session::{
         Fault,
         scenario::{draw_fault, pick},
         storage::{Storage, hash_of},
     },
     trace::{Entry, Node, Trace},
+    world::Agenda,
 };
 
 /// The time that hashing takes.
@@ -35,19 +36,19 @@ const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Time, future events, the trace, and the file.
 struct Stage<E> {
-    schedule: Schedule<E>,
+    agenda: Agenda<Node, E>,
     trace: Trace,
     file: Vec<u8>,
     header: FileHeader,
 }
 
 impl<E> Stage<E> {
-    fn new(file: Vec<u8>, schedule: Schedule<E>, verbose: bool) -> Self {
-        Self { schedule, trace: Trace::new(verbose), header: header(&file), file }
+    fn new(file: Vec<u8>, agenda: Agenda<Node, E>, verbose: bool) -> Self {
+        Self { agenda, trace: Trace::new(verbose), header: header(&file), file }
     }
 
     fn note(&mut self, node: Node, verb: &'static str, range: Range<u64>) {
-        let now = self.schedule.now();
+        let now = self.agenda.now();
         self.trace.add(Entry { now, node, verb, object: INDEX, start: range.start, end: range.end });
     }
 
@@ -62,7 +63,7 @@ impl<E> Stage<E> {
         let (verb, range) = verb(&task);
         self.note(Node::Receiver(number), verb, range);
         if task == StorageTask::Hash {
-            self.schedule.at(self.schedule.now() + HASHING, hashed);
+            self.agenda.at(self.agenda.now() + HASHING, hashed);
         }
         copy.carry_out(task, &self.file)
     }
@@ -125,21 +126,20 @@ impl Copy {
         self.storage.hash(INDEX).map(|(hash, _)| StorageReport::Hashed { hash })
     }
 
-    /// The faults of how the client ended.
-    fn faults(&self, file: &[u8]) -> Option<String> {
-        let there = self.storage.committed().get(&INDEX);
-        if there.is_some_and(|bytes| bytes != file) {
-            return Some("its file is wrong".into());
-        }
-        if self.storage.leftovers() > 0 {
-            return Some("a temporary file is left".into());
-        }
+    /// Judges how the client ended.
+    fn judge(&self, judge: &mut Judge, number: usize, file: &[u8]) {
+        judge.committed(number, self.storage.committed(), |_| file);
+        judge.left(number, self.storage.leftovers());
+        let is_there = self.storage.committed().contains_key(&INDEX);
         let planned = self.planned.is_some_and(|fault| fault != Fault::DamagedOnce);
-        match (&self.end, there) {
-            (Some(ClientEvent::Received { size }), Some(_)) if *size == file.len() as u64 => None,
-            (Some(ClientEvent::Failed { .. }), None) if planned => None,
-            (end, there) => Some(format!("it ended with {end:?}, its file is there: {}", there.is_some())),
-        }
+        let is_right = match &self.end {
+            Some(ClientEvent::Received { size }) => is_there && *size == file.len() as u64,
+            Some(ClientEvent::Failed { .. }) => !is_there && planned,
+            _ => false,
+        };
+        judge.require(is_right, || {
+            format!("client {number} ended with {:?}, its file is there: {is_there}", self.end)
+        });
     }
 }
 

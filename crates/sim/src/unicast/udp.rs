@@ -13,11 +13,11 @@ use treecast_wire::unicast::{Reply, Request};
 
 use super::{Copy, DEADLINE, MAX_EVENTS, Stage, draw_file, draw_rate};
 use crate::{
-    Verdict,
+    judge::{Judge, Verdict},
     network::{Link, generator, transmission_time},
-    schedule::Schedule,
     session::scenario::{draw_path, millis, pick},
     trace::Node,
+    world::{self, Agenda, Scene},
 };
 
 /// The time after which a client that has heard nothing new asks again.
@@ -29,7 +29,7 @@ const MAX_TIMEOUTS: u32 = 100;
 
 /// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.
 pub fn run_seed(seed: u64, verbose: bool) -> Verdict {
-    World::new(seed, verbose).run()
+    Service::new(seed, verbose).run()
 }
 
 #[derive(Debug)]
@@ -38,11 +38,10 @@ enum Event {
     Request(usize, Request),
     Reply(usize, Reply),
     Hashed(usize),
-    WakeServer,
-    WakeClient(usize),
 }
 
-struct World {
+/// The server, its clients, and the links between them.
+struct Service {
     stage: Stage<Event>,
     block_len: u64,
     rate_bps: u64,
@@ -57,31 +56,29 @@ struct ClientNode {
     copy: Copy,
     to_server: Link,
     from_server: Link,
-    /// The time of the next wake-up. Earlier requests for wake-ups are ignored.
-    wake_at: Option<Instant>,
 }
 
-impl World {
-    /// Runs until nothing is to happen any more. Returns what is wrong when that does not come.
-    fn run_to_end(&mut self) -> Option<String> {
-        for _ in 0..MAX_EVENTS {
-            let event = self.stage.schedule.take()?;
-            let now = self.stage.schedule.now();
-            if now > Instant::ZERO + DEADLINE {
-                return Some(format!("not over at {now}"));
-            }
-            self.event(now, event);
-        }
-        Some(format!("not over after {MAX_EVENTS} events"))
+impl Scene for Service {
+    type Node = Node;
+    type Event = Event;
+
+    fn agenda(&mut self) -> &mut Agenda<Node, Event> {
+        &mut self.stage.agenda
     }
 
-    fn event(&mut self, now: Instant, event: Event) {
+    fn wake(&mut self, now: Instant, node: Node) {
+        match node {
+            Node::Sender => self.pump_server(now),
+            Node::Receiver(number) => self.pump_client(now, number),
+        }
+    }
+
+    fn happen(&mut self, now: Instant, event: Event) {
         match event {
             Event::Request(number, request) => {
                 self.server.handle(now, ServerInput::Request { client: address(number), request });
                 self.pump_server(now);
             }
-            Event::WakeServer => self.pump_server(now),
             Event::Start(number) => {
                 let config = ClientConfig {
                     timeout: TIMEOUT,
@@ -98,16 +95,11 @@ impl World {
                     self.client(now, number, ClientInput::Storage(report));
                 }
             }
-            Event::WakeClient(number) if self.clients[number].wake_at == Some(now) => {
-                self.clients[number].wake_at = None;
-                self.pump_client(now, number);
-            }
-            Event::WakeClient(_) => {}
         }
     }
 }
 
-impl World {
+impl Service {
     fn new(seed: u64, verbose: bool) -> Self {
         let mut random = generator(seed, 0);
         let block_len: u16 = *pick(&mut random, &[200, 512, 1402]);
@@ -117,20 +109,19 @@ impl World {
             max_run_len: u32::from(block_len) * random.random_range(1..=45),
             max_clients: random.random_range(2..=6),
         };
-        let mut schedule = Schedule::default();
+        let mut agenda = Agenda::default();
         let clients = (0..random.random_range(1..=6)).map(|number| {
-            schedule.at(Instant::ZERO + millis(random.random_range(0..200)), Event::Start(number));
+            agenda.at(Instant::ZERO + millis(random.random_range(0..200)), Event::Start(number));
             ClientNode {
                 machine: None,
                 copy: Copy::draw(&mut random, file.len()),
                 to_server: Link::new(draw_path(&mut random), generator(seed, 100 + number as u64)),
                 from_server: Link::new(draw_path(&mut random), generator(seed, 200 + number as u64)),
-                wake_at: None,
             }
         });
         let clients = clients.collect();
         Self {
-            stage: Stage::new(file, schedule, verbose),
+            stage: Stage::new(file, agenda, verbose),
             block_len: block_len.into(),
             rate_bps: draw_rate(&mut random),
             server: Server::new(config),
@@ -140,13 +131,13 @@ impl World {
     }
 
     fn run(mut self) -> Verdict {
-        let mut faults: Vec<String> = self.run_to_end().into_iter().collect();
+        let end = world::run(&mut self, Instant::ZERO + DEADLINE, MAX_EVENTS);
+        let mut judge = Judge::default();
+        judge.ended(end, self.stage.agenda.now(), false);
         for (number, client) in self.clients.iter().enumerate() {
-            faults.extend(
-                client.copy.faults(&self.stage.file).map(|fault| format!("client {number}: {fault}")),
-            );
+            client.copy.judge(&mut judge, number, &self.stage.file);
         }
-        Verdict { trace: self.stage.trace, faults }
+        Verdict { trace: self.stage.trace, faults: judge.into_faults() }
     }
 
     /// Sends as much as the server's link takes now, and asks to be woken when it takes more.
@@ -156,7 +147,7 @@ impl World {
                 Step::Transmit(ServerTransmit { to, range }) => {
                     self.stage.note(Node::Sender, "sends data", range.clone());
                     self.reply(now, usize::from(to.port()), range);
-                    self.stage.schedule.at(self.free_at, Event::WakeServer);
+                    self.stage.agenda.wake(Node::Sender, self.free_at);
                 }
                 Step::Event(_) => {}
                 Step::Wait(..) => return,
@@ -171,8 +162,8 @@ impl World {
             let reply = Reply::new(self.stage.header, start, (end - start) as u16).expect("within the file");
             let len = 48 + Reply::HEADER_LEN + (end - start) as usize;
             self.free_at = self.free_at.max(now) + transmission_time(len, self.rate_bps);
-            for arrival in self.clients[number].from_server.carry(now) {
-                self.stage.schedule.at(arrival, Event::Reply(number, reply));
+            for arrival in self.clients[number].from_server.pass(now).into_iter().flatten() {
+                self.stage.agenda.at(arrival.at, Event::Reply(number, reply));
             }
             start = end;
             if start >= range.end {
@@ -199,11 +190,7 @@ impl World {
                     self.clients[number].copy.end = Some(event);
                 }
                 Step::Wait(deadline, _) => {
-                    if deadline != self.clients[number].wake_at {
-                        self.clients[number].wake_at = deadline;
-                        deadline.inspect(|at| self.stage.schedule.at(*at, Event::WakeClient(number)));
-                    }
-                    return;
+                    return deadline.into_iter().for_each(|at| self.stage.agenda.wake(node, at));
                 }
             }
         }
@@ -212,8 +199,8 @@ impl World {
     fn carry_out(&mut self, now: Instant, number: usize, transmit: ClientTransmit) {
         match transmit {
             ClientTransmit::Request(request) => {
-                for arrival in self.clients[number].to_server.carry(now) {
-                    self.stage.schedule.at(arrival, Event::Request(number, request));
+                for arrival in self.clients[number].to_server.pass(now).into_iter().flatten() {
+                    self.stage.agenda.at(arrival.at, Event::Request(number, request));
                 }
                 self.stage.note(
                     Node::Receiver(number),

@@ -13,6 +13,7 @@ use treecast_host::{
 use treecast_proto::{
     Instant, carousel,
     object::{Parts, ReceiverInput},
+    policy,
     repair::Receiver,
     tfmcc,
     vcmtp::{self, Notification},
@@ -35,18 +36,11 @@ use super::{
 };
 use crate::{
     clock::{self, Clock},
-    connection::{self, Connection},
+    connection::Connection,
     files::{Intake, Journal, Leftovers, SmallObjects, TargetFolder},
     seal::{Opener, Secret},
     security::PublicKey,
 };
-
-/// A report goes to the sender at least so often while something is new ...
-const REPORT_INTERVAL: Duration = Duration::from_millis(200);
-
-/// ... or when this share of the receive buffer has come: a quarter of what the sender may run ahead. More
-/// reports cost the sender's link: their acknowledgements for 40 receivers were 0.4 % of 100 Mbit/s.
-const REPORT_SHARE: usize = 8;
 
 impl<'a> Session<'a> {
     pub fn open(
@@ -261,9 +255,9 @@ fn machine(options: &ReceiveOptions, buffer_bytes: usize, resumes: bool, reports
             true => Notification::PerFile,
             false => Notification::Batched,
         },
-        progress_bytes: (buffer_bytes / REPORT_SHARE).max(1) as u64,
-        progress_interval: REPORT_INTERVAL,
-        keepalive: connection::KEEPALIVE,
+        progress_bytes: (buffer_bytes / policy::REPORT_SHARE).max(1) as u64,
+        progress_interval: policy::REPORT_INTERVAL,
+        keepalive: policy::KEEPALIVE,
         stall_limit: options.stall_limit,
         resumes,
     };

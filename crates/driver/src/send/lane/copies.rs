@@ -10,7 +10,7 @@ use std::{
 };
 
 use treecast_host::{messages, option};
-use treecast_proto::{Instant, fanout::Way};
+use treecast_proto::{Instant, fanout::Way, policy::Pacer};
 use treecast_wire::{
     header::{HEADER_LEN, Header},
     ticket::Fanout,
@@ -24,7 +24,6 @@ use super::{
 };
 use crate::{
     fanout::SharedList,
-    pacer::Pacer,
     udp::{NarrowWay, Transmitter, UdpError, headers, open_slower_unicast_sender, open_unicast_sender},
 };
 

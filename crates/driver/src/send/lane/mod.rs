@@ -10,7 +10,7 @@ mod turns;
 use std::{borrow::Cow, net::SocketAddr};
 
 use treecast_host::option;
-use treecast_proto::Instant;
+use treecast_proto::{Instant, policy};
 use treecast_wire::{
     header::{HEADER_LEN, Header},
     message::GroupKey,
@@ -22,7 +22,7 @@ pub(super) use copies::{CopiesLane, Target};
 pub(super) use multicast::MulticastLane;
 
 use super::{Plan, SendError};
-use crate::{pacer, seal::Sealer, udp::Transmitter};
+use crate::{seal::Sealer, udp::Transmitter};
 
 /// Sends one packet to many.
 #[derive(Debug)]
@@ -205,7 +205,7 @@ impl Packets<'_> {
 
     /// Bytes of the IP packets that carry them to this address.
     fn ip_bytes(&self, to: SocketAddr) -> u64 {
-        let overhead = pacer::ip_overhead(to.is_ipv4());
+        let overhead = policy::ip_overhead(to.is_ipv4());
         self.datagram_lens().map(|len| overhead + len as u64).sum()
     }
 

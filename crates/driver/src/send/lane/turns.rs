@@ -6,9 +6,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use treecast_proto::Instant;
-
-use crate::pacer::{BURST_BYTES, Pacer};
+use treecast_proto::{
+    Instant,
+    policy::{BURST_BYTES, Pacer},
+};
 
 /// Something that is on its way to all who were there when it was begun.
 #[derive(Debug)]
@@ -65,8 +66,9 @@ impl<T, D> Copies<T, D> {
 
 #[cfg(test)]
 mod tests {
+    use treecast_proto::policy::packets_per_run;
+
     use super::*;
-    use crate::pacer::packets_per_run;
 
     /// What leaves when, to so many receivers at a rate, in a second of runs as long as a session's.
     fn departures(rate_bps: u64, receivers: u16) -> Vec<(Instant, u64)> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use treecast_proto::{
     carousel,
     local::{self, CopiesSent, Tuning},
+    policy,
     repair::Sender,
     vcmtp::{self, SenderConfig},
 };
@@ -17,11 +18,7 @@ use super::super::{
     FeedSource, Plan, Rate, Repair, SendError,
     repair::{CarouselOptions, Dialect, LocalOptions},
 };
-use crate::{connection, files::NamedSource, pacer, security::random, udp::frames_in_super_packet};
-
-/// A receiver that reports nothing for this long while it holds the rest up, or less than it could have taken at the floor,
-/// is not waited for.
-const PATIENCE: Duration = Duration::from_millis(500);
+use crate::{files::NamedSource, security::random, udp::frames_in_super_packet};
 
 /// Blocks that are signed together are out within this time, unless they are fewer than [`FEWEST_SIGNED`].
 const SIGNED_MILLIS: u64 = 500;
@@ -63,13 +60,6 @@ fn ring(plan: &Plan, options: &CarouselOptions) -> Result<Sender, SendError> {
     machine.map(|machine| Sender::Carousel(Box::new(machine))).map_err(|_| SendError::Contents(objects.len()))
 }
 
-/// The machine runs ahead of the slowest receivers by as much as leaves in this time: their reports come every 500 ms, and
-/// by way of controllers.
-const AHEAD: Duration = Duration::from_secs(3);
-
-/// The shortest distance by which it runs ahead, in bytes.
-const LEAST_AHEAD: u64 = 1 << 20;
-
 /// How long a session with local groups waits for more receivers when the first is there, so that groups can form.
 const SETTLING: Duration = Duration::from_secs(1);
 
@@ -87,7 +77,7 @@ fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Send
         rate_bps: rate,
         shares_link: options.shares_link,
         minimum_rate_bps: options.floor_bps.map_or(0, |bps| plan.of_objects(bps)),
-        window_bytes: (rate / 8 * AHEAD.as_secs()).max(LEAST_AHEAD),
+        window_bytes: policy::local_window_bytes(rate),
         // The driver gives up before that.
         settling: if wanted > 1 { plan.options.wait_timeout + SETTLING } else { SETTLING },
         wait_for: (wanted > 1).then_some(wanted),
@@ -138,7 +128,7 @@ fn vcmtp_config(plan: &Plan, repair: vcmtp::Repair) -> SenderConfig {
         retransmission_timeout_factor: plan.options.retransmission_timeout_factor,
         minimum_retransmission_time: plan.options.minimum_retransmission_time,
         follow_progress: plan.options.rate.fixed_bps().is_none(),
-        patience: PATIENCE,
+        patience: policy::PATIENCE,
         floor_bytes_a_second: floor(plan),
         stall_limit: plan.options.stall_limit,
         at_once: plan.options.at_once,
@@ -147,7 +137,7 @@ fn vcmtp_config(plan: &Plan, repair: vcmtp::Repair) -> SenderConfig {
             Some(FeedSource::Stream { spool: Some(_) }) => u32::MAX,
             _ => plan.options.kept_objects,
         },
-        keepalive: connection::KEEPALIVE,
+        keepalive: policy::KEEPALIVE,
     }
 }
 
@@ -162,7 +152,7 @@ fn floor(plan: &Plan) -> Option<u64> {
 /// How many packets leave at once at this rate: where blocks are signed, no more than a page stands for.
 pub(super) fn packets_per_run(plan: &Plan, rate_bps: Option<u64>) -> usize {
     let limit = frames_in_super_packet(plan.datagram_len());
-    let packets = pacer::packets_per_run(rate_bps, plan.packet_bytes(), limit);
+    let packets = policy::packets_per_run(rate_bps, plan.packet_bytes(), limit);
     let signed = plan.options.repair.carousel().and_then(|_| signed_blocks(plan, rate_bps));
     packets.min(signed.unwrap_or(packets))
 }

@@ -13,7 +13,12 @@ use std::{
 };
 
 use treecast_host::poller::Poller;
-use treecast_proto::{Instant, fanout::Heard, object::ReceiverId};
+use treecast_proto::{
+    Instant,
+    fanout::Heard,
+    object::ReceiverId,
+    policy::{Pacer, RepairShare, spread_bps},
+};
 use treecast_wire::{
     header::{self, FileId, Header, PacketNumbers, PacketType, SessionId},
     message::{GroupKey, Message, Zeros},
@@ -28,7 +33,6 @@ use super::{
         gather::Gather,
         lane::{CopiesLane, GroupLane, Target, Way},
         peer::Peer,
-        repair_share::RepairShare,
     },
     config,
     core::Core,
@@ -37,7 +41,6 @@ use super::{
 use crate::{
     carousel::FrameSender,
     fanout::too_narrow,
-    pacer::Pacer,
     zeros::{Stretch, first_stretch},
 };
 
@@ -634,7 +637,7 @@ fn first_rate(plan: &Plan) -> Option<u64> {
 /// a run, and is a quarter more.
 fn copies_rate(plan: &Plan) -> Option<u64> {
     let rate = plan.options.rate.fixed_bps()?;
-    Some(if plan.options.repair.local().is_some() { rate.saturating_add(rate / 4) } else { rate })
+    Some(if plan.options.repair.local().is_some() { spread_bps(rate) } else { rate })
 }
 
 fn unheard_line(plan: &Plan) -> String {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use treecast_proto::{
     Instant,
     object::{Destination, ReceiverId, SenderTransmit},
+    policy,
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header},
@@ -12,7 +13,7 @@ use treecast_wire::{
 };
 
 use super::{super::SendError, Session, kind::Kind};
-use crate::{files::SourceError, pacer, zeros::is_zero};
+use crate::{files::SourceError, zeros::is_zero};
 
 impl Session<'_> {
     /// Sends what the machine wants to be sent.
@@ -164,7 +165,7 @@ impl Session<'_> {
             }
         };
         peer.tally.retransmitted_bytes += len as u64;
-        let bytes = pacer::tcp_bytes(packet_len as u64);
+        let bytes = policy::tcp_bytes(packet_len as u64);
         self.lanes.note_repaired(now, peer.group, bytes, &mut self.core);
     }
 
@@ -200,7 +201,7 @@ impl Session<'_> {
         connection.queue(&header.to_bytes());
         connection.queue(run);
         peer.tally.retransmitted_bytes += run.len() as u64;
-        let bytes = pacer::tcp_bytes((HEADER_LEN + run.len()) as u64);
+        let bytes = policy::tcp_bytes((HEADER_LEN + run.len()) as u64);
         self.lanes.note_repaired(now, peer.group, bytes, &mut self.core);
     }
 
@@ -220,7 +221,7 @@ impl Session<'_> {
                 break;
             }
         }
-        let bytes = pacer::tcp_bytes(queued);
+        let bytes = policy::tcp_bytes(queued);
         self.lanes.note_repaired(now, peer.group, bytes, &mut self.core);
     }
 }

@@ -29,9 +29,9 @@ use treecast_wire::{
     mead::{Header, Kind, NONCE_LEN, Proof},
 };
 
+pub use self::paths::Lost;
 pub(crate) use self::paths::Paths;
 use self::paths::is_of_the_packet;
-pub use self::paths::{LEAST_MTU, Lost};
 use super::{
     cost::{self, Model},
     designated,

@@ -7,6 +7,7 @@ use treecast_proto::{
     Instant, Step,
     group_rate::{GroupView, Order},
     object::ReceiverId,
+    policy::{self, MOST_CODED_BPS},
     tfmcc::{self, Cause, PaceReport, ProbeKey, SenderConfig, SenderInput},
 };
 use treecast_wire::{
@@ -16,12 +17,12 @@ use treecast_wire::{
 
 use super::{
     super::{
-        super::{MOST_CODED_BPS, Plan, Rate, RateProgress, SendError, peer::Peer},
+        super::{Plan, Rate, RateProgress, SendError, peer::Peer},
         core::Core,
     },
     Lane, Lanes,
 };
-use crate::{SESSION_LOG as LOG, pacer, security::random, udp::frames_in_super_packet};
+use crate::{SESSION_LOG as LOG, security::random, udp::frames_in_super_packet};
 
 /// The congestion control, and what of it is in force.
 #[derive(Debug)]
@@ -235,7 +236,7 @@ impl Lanes {
             return;
         }
         let limit = frames_in_super_packet(datagram_len);
-        let packets = pacer::packets_per_smooth_run(rate, packet_bytes, limit);
+        let packets = policy::packets_per_smooth_run(rate, packet_bytes, limit);
         congestion.packets_a_run = packets;
         self.set_run(group, packets, core);
         let run_bytes = packets as u64 * packet_bytes;

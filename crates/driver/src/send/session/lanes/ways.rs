@@ -5,7 +5,6 @@ use std::{
     io,
     net::SocketAddr,
     sync::Arc,
-    time::Duration,
 };
 
 use treecast_host::poller::{Interest, Poller};
@@ -13,6 +12,7 @@ use treecast_proto::{
     Instant, Step,
     fanout::{Config, Event, Fanout, Heard, Input, Way},
     object::ReceiverId,
+    policy,
 };
 use treecast_wire::{header::lane_of, ticket};
 
@@ -21,10 +21,6 @@ use super::super::{
     ROUTERS,
 };
 use crate::{fanout::Discovery, udp::NarrowWay};
-
-/// A receiver that has heard nothing of what left for so long, and a round trip, is back at unicast. Reports come every
-/// 100 ms, and some late.
-const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The machines, and where routers are found for them.
 #[derive(Debug)]
@@ -83,7 +79,7 @@ impl Ways {
             Fanout::new(Config {
                 has_group: fanout.has_group(),
                 by_lists,
-                patience: PATIENCE,
+                patience: policy::UNHEARD_LIMIT,
                 has_reports: plan.options.repair.carousel().is_none(),
             })
         };

@@ -19,11 +19,7 @@ use treecast_wire::{
 };
 
 use super::Event;
-use crate::Instant;
-
-/// The least MTU of IPv6. Every link carries packets of this size (RFC 8200, 5), and no smaller size is
-/// believed (RFC 8201, 4).
-pub const LEAST_MTU: usize = 1280;
+use crate::{Instant, explicit::lists::LEAST_MTU};
 
 /// After so long a wider way is looked for (RFC 8201, 5.3).
 const AGE: Duration = Duration::from_secs(600);

@@ -32,7 +32,7 @@ const MAX_CREDIT_BYTES: i64 = 128 * 1024;
 
 /// The share of retransmissions, by bytes.
 #[derive(Debug)]
-pub(super) struct RepairShare {
+pub struct RepairShare {
     priority: Priority,
     /// A byte of multicast lets one of retransmissions leave.
     half: Credit,

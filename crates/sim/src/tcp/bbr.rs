@@ -1,8 +1,7 @@
-//! A TCP connection with BBR as in Linux (its first version: Cardwell and others, "BBR: Congestion-Based Congestion Control", 2016;
+//! BBR as in Linux (its first version: Cardwell and others, "BBR: Congestion-Based Congestion Control", 2016;
 //! draft-cardwell-iccrg-bbr-congestion-control-00).
 //!
-//! Only its rate and its window are modelled. The connection always has something to send, each packet is acknowledged, and the
-//! path keeps packets in order. It does not answer to losses, except that a timeout begins anew.
+//! The path keeps packets in order. BBR does not answer to losses, except that a timeout begins anew.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,7 +10,7 @@ use std::{
 
 use treecast_proto::Instant;
 
-use super::PACKET_BYTES;
+use super::{Congestion, PACKET_BYTES};
 
 const START_GAIN: f64 = 2.885;
 const WINDOW_GAIN: f64 = 2.0;
@@ -75,53 +74,6 @@ impl Bbr {
             full: (0.0, 0),
             last_heard: now,
         }
-    }
-
-    /// The number of the packet to send now, if the window and the pace allow one.
-    pub fn send(&mut self, now: Instant) -> Option<u64> {
-        if now < self.next_at || self.under_way.len() as f64 + 1.0 > self.window() {
-            return None;
-        }
-        let (delivered, delivered_at) = (self.delivered, self.delivered_at);
-        if self.under_way.is_empty() {
-            self.delivered_at = now;
-        }
-        self.under_way.push_back(Sent {
-            number: self.next,
-            at: now,
-            delivered,
-            delivered_at: delivered_at.max(self.delivered_at),
-        });
-        self.next += 1;
-        self.next_at = now + Duration::from_secs_f64(1.0 / self.packets_a_second());
-        Some(self.next - 1)
-    }
-
-    /// When the pace allows the next packet.
-    pub fn next_at(&self) -> Instant {
-        self.next_at
-    }
-
-    pub fn acknowledged(&mut self, now: Instant, number: u64) {
-        self.last_heard = now;
-        while let Some(sent) = self.under_way.front().copied().filter(|sent| sent.number <= number) {
-            self.under_way.pop_front();
-            if sent.number == number {
-                self.deliver(now, sent);
-            }
-        }
-        self.advance(now);
-    }
-
-    /// The time of the retransmission timeout.
-    pub fn deadline(&self) -> Instant {
-        let shortest = self.shortest.map_or(Duration::from_secs(1), |(shortest, _)| shortest);
-        self.last_heard + LEAST_TIMEOUT + shortest.min(Duration::from_secs(1)) * 4
-    }
-
-    pub fn time_out(&mut self, now: Instant) {
-        self.last_heard = now;
-        self.under_way.clear();
     }
 
     fn deliver(&mut self, now: Instant, sent: Sent) {
@@ -213,6 +165,56 @@ impl Bbr {
     }
 }
 
+impl Congestion for Bbr {
+    fn send(&mut self, now: Instant) -> Option<u64> {
+        if now < self.next_at || self.under_way.len() as f64 + 1.0 > self.window() {
+            return None;
+        }
+        let (delivered, delivered_at) = (self.delivered, self.delivered_at);
+        if self.under_way.is_empty() {
+            self.delivered_at = now;
+        }
+        self.under_way.push_back(Sent {
+            number: self.next,
+            at: now,
+            delivered,
+            delivered_at: delivered_at.max(self.delivered_at),
+        });
+        self.next += 1;
+        self.next_at = now + Duration::from_secs_f64(1.0 / self.packets_a_second());
+        Some(self.next - 1)
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        Some(self.next_at)
+    }
+
+    fn acknowledged(&mut self, now: Instant, last: u64, has_come: &dyn Fn(u64) -> bool) {
+        self.last_heard = now;
+        while let Some(sent) = self.under_way.front().copied().filter(|sent| sent.number <= last) {
+            self.under_way.pop_front();
+            if has_come(sent.number) {
+                self.deliver(now, sent);
+            }
+        }
+        self.advance(now);
+    }
+
+    fn resume(&mut self, now: Instant) {
+        self.last_heard = now;
+    }
+
+    fn deadline(&self) -> Instant {
+        let shortest = self.shortest.map_or(Duration::from_secs(1), |(shortest, _)| shortest);
+        self.last_heard + LEAST_TIMEOUT + shortest.min(Duration::from_secs(1)) * 4
+    }
+
+    fn time_out(&mut self, now: Instant) {
+        self.last_heard = now;
+        self.under_way.clear();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,7 +230,7 @@ mod tests {
             let now = Instant::ZERO + Duration::from_micros(100 * step);
             while leaves.front().is_some_and(|(_, at)| *at <= now) {
                 let (number, _) = leaves.pop_front().unwrap();
-                bbr.acknowledged(now, number);
+                acknowledge(&mut bbr, now, number);
                 acknowledged += u64::from(step >= 50_000);
             }
             while let Some(number) = bbr.send(now) {
@@ -243,22 +245,26 @@ mod tests {
         );
     }
 
+    fn acknowledge(bbr: &mut Bbr, now: Instant, number: u64) {
+        bbr.acknowledged(now, number, &|one| one == number);
+    }
+
     /// Packets that are acknowledged after a timeout measure no round trip.
     #[test]
     fn it_probes_on_while_nothing_is_measured() {
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         let mut bbr = Bbr::new(at(0));
         let first = bbr.send(at(0)).unwrap();
-        bbr.acknowledged(at(40), first);
-        bbr.acknowledged(at(10_100), first);
+        acknowledge(&mut bbr, at(40), first);
+        acknowledge(&mut bbr, at(10_100), first);
         assert!(matches!(bbr.state, State::Probe(_)), "{:?}", bbr.state);
         bbr.time_out(at(10_200));
         for millis in [10_400, 10_500, 10_600] {
-            bbr.acknowledged(at(millis), first);
+            acknowledge(&mut bbr, at(millis), first);
         }
         assert!(matches!(bbr.state, State::Probe(_)), "{:?}", bbr.state);
         let second = bbr.send(at(10_600)).unwrap();
-        bbr.acknowledged(at(10_650), second);
+        acknowledge(&mut bbr, at(10_650), second);
         assert!(!matches!(bbr.state, State::Probe(_)), "{:?}", bbr.state);
     }
 }

@@ -1,4 +1,4 @@
-//! The event loop of a scenario.
+//! The hosts of flows that share a link, and what happens to them.
 
 use std::time::Duration;
 
@@ -12,13 +12,16 @@ use treecast_proto::{
 
 use super::{
     Figures, Flow, PACKET_BYTES, SPAN, Scenario,
-    auto::{Auto, PACE_BYTES, Plan, run_len},
-    bbr::Bbr,
-    cubic::{Acknowledgement, Cubic},
-    link::{Link, Losses},
+    auto::{Auto, PACE_BYTES, Plan, pieces, run_len},
     local::{Body, Local, Sent},
+    queue,
 };
-use crate::{network::generator, schedule::Schedule};
+use crate::{
+    network::{Link, Losses, generator},
+    tcp::{self, Acknowledgement, Bbr, Congestion, Cubic, Segment, Tcp},
+    trace::Node,
+    world::{self, Agenda, Scene},
+};
 
 /// The longest random delay of a packet in a host. Without it, flows would meet the same places of a full queue
 /// again and again.
@@ -31,48 +34,43 @@ const BESIDE: Duration = Duration::from_millis(1);
 /// How long what is lacking waits to be told: packets that were overtaken may still come.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// The longest time for which an acknowledgement is delayed (Linux).
-const DELAYED: Duration = Duration::from_millis(40);
-
 #[derive(Debug)]
 enum Event {
     Start(usize),
     Rate(u64),
     /// The pacer lets the next run of a flow go.
     Send(usize),
-    WakeSender(usize),
     /// Packets arrive at all receivers of a flow.
     Arrive(usize, Arrived),
     Paced(usize, Pace, Arrived),
     /// A message that has arrived earlier is handled now.
     Handled(usize, Pace, Arrived, Instant),
-    WakeReceiver(usize, usize),
     Report(usize, usize, PaceReport),
     /// A receiver's request for what it lacks is at the sender.
     Ask(usize, usize),
+    /// A segment of a TCP connection is at its receiver, and an acknowledgement at its sender.
+    Segment(usize, Segment<()>),
     Acknowledge(usize, Acknowledgement),
-    WatchTimeout(usize),
+    /// An acknowledgement has waited long enough for a second segment.
+    Delayed(usize),
     /// A packet of local groups is at a host: from whom, to whom, and what.
     Heard(usize, usize, (usize, Address), Body),
-    WakeHost(usize, usize),
 }
 
-enum Node {
+/// The machines of a flow.
+enum Machines {
     Local(Box<Local>),
     Auto(Box<Auto>),
-    Cubic(Box<Cubic>),
-    Bbr(Box<Bbr>),
+    Tcp(Box<Tcp<()>>),
 }
 
-struct World<'a> {
+struct SharedLink<'a> {
     scenario: &'a Scenario,
-    schedule: Schedule<Event>,
+    /// A host is the sender or a receiver of a flow.
+    agenda: Agenda<(usize, Node), Event>,
     link: Link,
-    nodes: Vec<Option<Node>>,
+    flows: Vec<Option<Machines>>,
     figures: Vec<Figures>,
-    /// The next wake-up of each receiver of each flow.
-    wakes: Vec<Vec<Option<Instant>>>,
-    sender_wakes: Vec<Option<Instant>>,
     /// The time when the last acknowledgement of each flow arrives.
     acknowledged: Vec<Instant>,
     random: ChaCha8Rng,
@@ -81,38 +79,63 @@ struct World<'a> {
 
 /// Runs a scenario to its end. Returns the results of each flow.
 pub fn run(scenario: &Scenario) -> Vec<Figures> {
-    let mut world = World::new(scenario);
-    let end = Instant::ZERO + scenario.length;
-    while let Some(event) = world.schedule.take() {
-        let now = world.schedule.now();
-        if now >= end {
-            break;
-        }
-        world.event(now, event);
-    }
-    world.finish()
+    let mut link = SharedLink::new(scenario);
+    world::run(&mut link, super::end_after(scenario.length), u64::MAX);
+    link.finish()
 }
 
-impl<'a> World<'a> {
+impl Scene for SharedLink<'_> {
+    type Node = (usize, Node);
+    type Event = Event;
+
+    fn agenda(&mut self) -> &mut Agenda<(usize, Node), Event> {
+        &mut self.agenda
+    }
+
+    fn happen(&mut self, now: Instant, event: Event) {
+        self.event(now, event);
+    }
+
+    fn wake(&mut self, now: Instant, (flow, node): (usize, Node)) {
+        match (&mut self.flows[flow], node) {
+            (Some(Machines::Local(_)), _) => self.poll_host(now, flow, host(node)),
+            (Some(Machines::Auto(_)), Node::Sender) => self.poll_sender(now, flow),
+            (Some(Machines::Auto(_)), Node::Receiver(receiver)) => self.poll_receiver(now, flow, receiver),
+            (Some(Machines::Tcp(tcp)), _) => {
+                tcp.handle_timer(now);
+                self.send_window(now, flow);
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+/// The number of a host of local groups: 0 is the sender.
+fn host(node: Node) -> usize {
+    match node {
+        Node::Sender => 0,
+        Node::Receiver(receiver) => receiver + 1,
+    }
+}
+
+impl<'a> SharedLink<'a> {
     fn new(scenario: &'a Scenario) -> Self {
-        let mut schedule = Schedule::default();
+        let mut agenda = Agenda::default();
         for (time, rate) in &scenario.rates_bps {
-            schedule.at(Instant::ZERO + *time, Event::Rate(*rate));
+            agenda.at(Instant::ZERO + *time, Event::Rate(*rate));
         }
         for (flow, (_, start)) in scenario.flows.iter().enumerate() {
-            schedule.at(Instant::ZERO + *start, Event::Start(flow));
+            agenda.at(Instant::ZERO + *start, Event::Start(flow));
         }
         let flows = scenario.flows.len();
         let spans = (scenario.length.as_nanos() / SPAN.as_nanos()) as usize + 1;
         let figures = Figures { spans: vec![Default::default(); spans], ..Figures::default() };
         Self {
             scenario,
-            schedule,
-            link: Link::new(scenario.queue_bytes, &scenario.faults),
-            nodes: (0..flows).map(|_| None).collect(),
+            agenda,
+            link: queue(scenario.queue_bytes).with_policer(scenario.faults.policer),
+            flows: (0..flows).map(|_| None).collect(),
             figures: vec![figures; flows],
-            wakes: vec![Vec::new(); flows],
-            sender_wakes: vec![None; flows],
             acknowledged: vec![Instant::ZERO; flows],
             random: generator(scenario.seed, u64::MAX),
             losses: Losses::new(scenario.faults.loss),
@@ -120,8 +143,8 @@ impl<'a> World<'a> {
     }
 
     fn finish(mut self) -> Vec<Figures> {
-        for (node, figures) in self.nodes.iter().zip(&mut self.figures) {
-            if let Some(Node::Auto(auto)) = node {
+        for (machines, figures) in self.flows.iter().zip(&mut self.figures) {
+            if let Some(Machines::Auto(auto)) = machines {
                 figures.most_reports_a_round = auto.most_reports_a_round();
                 figures.reports = auto.all_reports;
                 figures.doubts.clone_from(&auto.doubts);
@@ -135,15 +158,6 @@ impl<'a> World<'a> {
             Event::Rate(rate) => self.link.set_rate(rate),
             Event::Start(flow) => self.start(now, flow),
             Event::Send(flow) => self.send_run(now, flow),
-            Event::WakeSender(flow) => {
-                if self.sender_wakes[flow] == Some(now) {
-                    self.sender_wakes[flow] = None;
-                    match &self.nodes[flow] {
-                        Some(Node::Bbr(_)) => self.send_window(now, flow),
-                        _ => self.poll_sender(now, flow),
-                    }
-                }
-            }
             Event::Arrive(flow, packets) => {
                 self.auto(flow).arrived(now, packets);
                 self.ask(now, flow);
@@ -151,18 +165,12 @@ impl<'a> World<'a> {
             }
             Event::Paced(flow, pace, packet) => {
                 let handled = self.handled_at(now);
-                self.schedule.at(handled, Event::Handled(flow, pace, packet, now));
+                self.agenda.at(handled, Event::Handled(flow, pace, packet, now));
             }
             Event::Handled(flow, pace, packet, at) => {
                 self.auto(flow).paced(now, pace, packet, at);
                 self.ask(now, flow);
                 self.poll_receivers(now, flow);
-            }
-            Event::WakeReceiver(flow, receiver) => {
-                if self.wakes[flow][receiver] == Some(now) {
-                    self.wakes[flow][receiver] = None;
-                    self.poll_receiver(now, flow, receiver);
-                }
             }
             Event::Report(flow, receiver, report) => {
                 self.auto(flow).report(now, receiver, report);
@@ -172,26 +180,20 @@ impl<'a> World<'a> {
                 self.auto(flow).ask(now, receiver);
                 self.poll_sender(now, flow);
             }
+            Event::Segment(flow, segment) => self.read(now, flow, segment),
             Event::Acknowledge(flow, acknowledgement) => {
-                match &mut self.nodes[flow] {
-                    Some(Node::Cubic(cubic)) => cubic.acknowledged(now, acknowledgement),
-                    Some(Node::Bbr(bbr)) => bbr.acknowledged(now, acknowledgement.number),
-                    _ => {}
-                }
+                self.tcp(flow).acknowledged(now, acknowledgement);
                 self.send_window(now, flow);
             }
-            Event::WatchTimeout(flow) => self.watch_timeout(now, flow),
+            Event::Delayed(flow) => {
+                let acknowledgement = self.tcp(flow).acknowledge();
+                self.acknowledge(now, flow, acknowledgement);
+            }
             Event::Heard(flow, host, way, body) => {
-                if let Some(Node::Local(local)) = &mut self.nodes[flow] {
+                if let Some(Machines::Local(local)) = &mut self.flows[flow] {
                     local.hear(now, host, way, body);
                 }
                 self.poll_host(now, flow, host);
-            }
-            Event::WakeHost(flow, host) => {
-                if self.wakes[flow][host] == Some(now) {
-                    self.wakes[flow][host] = None;
-                    self.poll_host(now, flow, host);
-                }
             }
         }
     }
@@ -200,18 +202,16 @@ impl<'a> World<'a> {
     fn ask(&mut self, now: Instant, flow: usize) {
         let at = now + GATHER + self.scenario.round_trip_of(flow) / 2;
         for receiver in self.auto(flow).take_askers() {
-            self.schedule.at(at, Event::Ask(flow, receiver));
+            self.agenda.at(at, Event::Ask(flow, receiver));
         }
     }
 
     fn poll_host(&mut self, now: Instant, flow: usize, host: usize) {
-        let Some(Node::Local(local)) = &mut self.nodes[flow] else { return };
+        let Some(Machines::Local(local)) = &mut self.flows[flow] else { return };
         let (sent, deadline) = local.poll(now, host);
         sent.into_iter().for_each(|sent| self.send_local(now, flow, host, sent));
-        if let Some(at) = deadline.filter(|at| Some(*at) != self.wakes[flow][host]) {
-            self.wakes[flow][host] = Some(at.max(now));
-            self.schedule.at(at, Event::WakeHost(flow, host));
-        }
+        let node = host.checked_sub(1).map_or(Node::Sender, Node::Receiver);
+        deadline.into_iter().for_each(|at| self.agenda.wake((flow, node), at));
     }
 
     /// What the sender sends passes the link. Receivers are near each other, and on the way back nothing queues.
@@ -222,7 +222,7 @@ impl<'a> World<'a> {
                 .map(|block| (u64::from(PACKET_BYTES), Body::Blocks(file, block)))
                 .collect(),
         };
-        let Some(Node::Local(local)) = &self.nodes[flow] else { return };
+        let Some(Machines::Local(local)) = &self.flows[flow] else { return };
         let hosts = local.hosts(from, to);
         for (bytes, body) in pieces {
             let left_at = if from == 0 { self.carry(now, flow, bytes) } else { Some(now) };
@@ -230,32 +230,29 @@ impl<'a> World<'a> {
             for host in &hosts {
                 let way =
                     if from == 0 || *host == 0 { self.scenario.round_trip_of(flow) / 2 } else { BESIDE };
-                self.schedule.at(left_at + way, Event::Heard(flow, *host, (from, to), body.clone()));
+                self.agenda.at(left_at + way, Event::Heard(flow, *host, (from, to), body.clone()));
             }
         }
     }
 
     fn start(&mut self, now: Instant, flow: usize) {
         match self.scenario.flows[flow].0 {
-            Flow::Cubic => {
-                self.nodes[flow] = Some(Node::Cubic(Box::new(Cubic::new(now))));
-                self.send_window(now, flow);
-                self.watch_timeout(now, flow);
-            }
+            Flow::Cubic => self.start_tcp(now, flow, Box::new(Cubic::new(now))),
+            Flow::Bbr => self.start_tcp(now, flow, Box::new(Bbr::new(now))),
             Flow::Local { receivers } => {
                 let local = Local::new(flow, receivers, self.scenario.seed);
-                self.nodes[flow] = Some(Node::Local(Box::new(local)));
-                self.wakes[flow] = vec![None; receivers + 1];
+                self.flows[flow] = Some(Machines::Local(Box::new(local)));
                 (0..=receivers).for_each(|host| self.poll_host(now, flow, host));
-            }
-            Flow::Bbr => {
-                self.nodes[flow] = Some(Node::Bbr(Box::new(Bbr::new(now))));
-                self.send_window(now, flow);
-                self.watch_timeout(now, flow);
             }
             Flow::Auto { receivers } => self.start_auto(now, flow, self.scenario.control, receivers),
             Flow::Model { receivers } => self.start_auto(now, flow, Control::Model, receivers),
         }
+    }
+
+    fn start_tcp(&mut self, now: Instant, flow: usize, congestion: Box<dyn Congestion>) {
+        let tcp = Tcp::new(congestion, self.scenario.round_trip_of(flow));
+        self.flows[flow] = Some(Machines::Tcp(Box::new(tcp)));
+        self.send_window(now, flow);
     }
 
     fn start_auto(&mut self, now: Instant, flow: usize, control: Control, receivers: usize) {
@@ -263,8 +260,7 @@ impl<'a> World<'a> {
         let (floor_bps, faults) = (self.scenario.floor_bps, &self.scenario.faults);
         let round_trip = self.scenario.round_trip_of(flow);
         let plan = Plan { control, receivers, floor_bps, round_trip, faults };
-        self.nodes[flow] = Some(Node::Auto(Box::new(Auto::new(&plan, random))));
-        self.wakes[flow] = vec![None; receivers];
+        self.flows[flow] = Some(Machines::Auto(Box::new(Auto::new(&plan, random))));
         self.send_run(now, flow);
     }
 
@@ -282,9 +278,16 @@ impl<'a> World<'a> {
     }
 
     fn auto(&mut self, flow: usize) -> &mut Auto {
-        match &mut self.nodes[flow] {
-            Some(Node::Auto(auto)) => auto,
+        match &mut self.flows[flow] {
+            Some(Machines::Auto(auto)) => auto,
             _ => unreachable!("only flows of auto have such events"),
+        }
+    }
+
+    fn tcp(&mut self, flow: usize) -> &mut Tcp<()> {
+        match &mut self.flows[flow] {
+            Some(Machines::Tcp(tcp)) => tcp,
+            _ => unreachable!("only TCP connections have such events"),
         }
     }
 
@@ -292,7 +295,7 @@ impl<'a> World<'a> {
         let (packets, next) = run_len(self.auto(flow).sender.rate_bps());
         let retransmits = self.scenario.retransmits.as_ref();
         if !self.is_busy(now) {
-            return self.schedule.at(now + Duration::from_millis(1), Event::Send(flow));
+            return self.agenda.at(now + Duration::from_millis(1), Event::Send(flow));
         }
         if retransmits.is_some_and(|span| span.contains(&now.saturating_duration_since(Instant::ZERO))) {
             self.retransmit(now, flow, packets);
@@ -301,7 +304,7 @@ impl<'a> World<'a> {
         }
         self.poll_sender(now, flow);
         let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
-        self.schedule.at(now + (next + jitter).saturating_sub(JITTER / 2), Event::Send(flow));
+        self.agenda.at(now + (next + jitter).saturating_sub(JITTER / 2), Event::Send(flow));
     }
 
     /// Sends retransmissions over a connection. The group's congestion control does not see them.
@@ -331,47 +334,35 @@ impl<'a> World<'a> {
 
     /// Sends packets at once. Those that are not lost arrive in the pieces that the losses leave.
     fn send_pieces(&mut self, now: Instant, flow: usize, packets: u32) {
-        let mut whole: Option<(Arrived, Instant)> = None;
-        for _ in 0..packets {
-            let first = self.auto(flow).take_number();
-            let marked = self.link.marks(now);
-            let left_at = self.carry(now, flow, u64::from(PACKET_BYTES));
-            let left_at = left_at.filter(|_| !self.losses.loses(&mut self.random));
-            whole = match (whole, left_at) {
-                (Some((run, _)), Some(at)) if run.marked == marked => {
-                    Some((Arrived { count: run.count + 1, ..run }, at))
-                }
-                (run, Some(at)) => {
-                    self.deliver(flow, run);
-                    Some((Arrived { first, count: 1, marked }, at))
-                }
-                (run, None) => {
-                    self.deliver(flow, run);
-                    None
-                }
-            };
+        let first = self.auto(flow).take_numbers(packets);
+        let pieces = pieces(first, packets, || {
+            let marked = self.marks(now);
+            let left_at = self.carry(now, flow, u64::from(PACKET_BYTES))?;
+            (!self.losses.loses(&mut self.random)).then_some((left_at, marked))
+        });
+        for (run, left_at) in pieces {
+            let at = self.handled_at(left_at + self.scenario.round_trip_of(flow) / 2);
+            self.agenda.at(at, Event::Arrive(flow, run));
         }
-        self.deliver(flow, whole);
     }
 
     /// Sends a message to the group. A probe is as long as a full packet, and is marked as one.
     fn send_pace(&mut self, now: Instant, flow: usize, pace: Pace) {
-        let first = self.auto(flow).take_number();
+        let first = self.auto(flow).take_numbers(1);
         let is_probe = pace.probe.is_some();
-        let marked = is_probe && self.link.marks(now);
+        let marked = is_probe && self.marks(now);
         let bytes = if is_probe { PACKET_BYTES.into() } else { PACE_BYTES };
         let left_at = self.carry(now, flow, bytes);
         if let Some(left_at) = left_at.filter(|_| !self.losses.loses(&mut self.random)) {
             let at = left_at + self.scenario.round_trip_of(flow) / 2;
-            self.schedule.at(at, Event::Paced(flow, pace, Arrived { first, count: 1, marked }));
+            self.agenda.at(at, Event::Paced(flow, pace, Arrived { first, count: 1, marked }));
         }
     }
 
-    fn deliver(&mut self, flow: usize, run: Option<(Arrived, Instant)>) {
-        if let Some((run, left_at)) = run {
-            let at = self.handled_at(left_at + self.scenario.round_trip_of(flow) / 2);
-            self.schedule.at(at, Event::Arrive(flow, run));
-        }
+    /// Whether the queue marks a packet that comes now.
+    fn marks(&self, now: Instant) -> bool {
+        let faults = &self.scenario.faults;
+        faults.marks_all || faults.marks_above.is_some_and(|above| self.link.fullness(now) > above)
     }
 
     fn poll_sender(&mut self, now: Instant, flow: usize) {
@@ -379,10 +370,7 @@ impl<'a> World<'a> {
             match self.auto(flow).sender.poll(now) {
                 Step::Transmit(pace) => self.send_pace(now, flow, pace),
                 Step::Wait(deadline, _) => {
-                    if let Some(at) = deadline.filter(|at| Some(*at) != self.sender_wakes[flow]) {
-                        self.sender_wakes[flow] = Some(at.max(now));
-                        self.schedule.at(at, Event::WakeSender(flow));
-                    }
+                    deadline.into_iter().for_each(|at| self.agenda.wake((flow, Node::Sender), at));
                     let rate = self.auto(flow).sender.rate_bps();
                     self.figures[flow].highest_bps = self.figures[flow].highest_bps.max(rate);
                     let limit = self.auto(flow).sender.limit();
@@ -397,7 +385,7 @@ impl<'a> World<'a> {
     }
 
     fn poll_receivers(&mut self, now: Instant, flow: usize) {
-        (0..self.wakes[flow].len()).for_each(|receiver| self.poll_receiver(now, flow, receiver));
+        (0..self.auto(flow).receivers.len()).for_each(|receiver| self.poll_receiver(now, flow, receiver));
     }
 
     fn poll_receiver(&mut self, now: Instant, flow: usize, receiver: usize) {
@@ -407,74 +395,57 @@ impl<'a> World<'a> {
                 Step::Transmit(report) => {
                     let later = self.auto(flow).delay(receiver);
                     let at = now + self.scenario.round_trip_of(flow) / 2 + later;
-                    self.schedule.at(at, Event::Report(flow, receiver, report));
+                    self.agenda.at(at, Event::Report(flow, receiver, report));
                 }
                 Step::Event(()) => {}
                 Step::Wait(deadline, ()) => {
-                    if let Some(at) = deadline.filter(|at| Some(*at) != self.wakes[flow][receiver]) {
-                        self.wakes[flow][receiver] = Some(at.max(now));
-                        self.schedule.at(at, Event::WakeReceiver(flow, receiver));
-                    }
-                    return;
+                    let node = (flow, Node::Receiver(receiver));
+                    return deadline.into_iter().for_each(|at| self.agenda.wake(node, at));
                 }
             }
         }
     }
 
+    /// Sends what a TCP connection may send. It always has something.
     fn send_window(&mut self, now: Instant, flow: usize) {
-        while let Some(number) = self.next_of_window(now, flow) {
+        loop {
+            let tcp = self.tcp(flow);
+            if tcp.backlog() == 0 {
+                tcp.write(());
+            }
+            let Some(segment) = tcp.poll(now) else { break };
             let left_at = self.carry(now, flow, u64::from(PACKET_BYTES));
             if let Some(left_at) = left_at.filter(|_| !self.losses.loses(&mut self.random)) {
-                self.receive(left_at, flow, number);
+                let at = left_at + self.scenario.round_trip_of(flow) / 2;
+                self.agenda.at(at, Event::Segment(flow, segment));
             }
         }
-        if let Some(Node::Bbr(bbr)) = &self.nodes[flow]
-            && bbr.next_at() > now
-            && self.sender_wakes[flow] != Some(bbr.next_at())
-        {
-            self.sender_wakes[flow] = Some(bbr.next_at());
-            self.schedule.at(bbr.next_at(), Event::WakeSender(flow));
+        if let Some(at) = self.tcp(flow).set_timer(now) {
+            self.agenda.wake((flow, Node::Sender), at);
         }
     }
 
-    fn next_of_window(&mut self, now: Instant, flow: usize) -> Option<u64> {
-        match &mut self.nodes[flow] {
-            Some(Node::Cubic(cubic)) => cubic.send(now),
-            Some(Node::Bbr(bbr)) => bbr.send(now),
-            _ => None,
+    fn read(&mut self, now: Instant, flow: usize, segment: Segment<()>) {
+        let tcp = self.tcp(flow);
+        let had_some = tcp.has_unacknowledged();
+        let (_, acknowledgement) = tcp.receive(segment);
+        if tcp.has_unacknowledged() && !had_some {
+            self.agenda.at(now + tcp::DELAYED, Event::Delayed(flow));
         }
+        self.acknowledge(now, flow, acknowledgement);
     }
 
-    /// Delivers a TCP packet from the link. CUBIC's is acknowledged together with the next one, or after a delay.
-    fn receive(&mut self, left_at: Instant, flow: usize, number: u64) {
+    /// Acknowledgements keep their order on the way back.
+    fn acknowledge(&mut self, now: Instant, flow: usize, acknowledgement: Option<Acknowledgement>) {
+        let Some(acknowledgement) = acknowledgement else { return };
         let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
-        let back_at = left_at + self.scenario.round_trip_of(flow);
-        let alone = Acknowledgement { number, before: None };
-        let acknowledgement = match &mut self.nodes[flow] {
-            Some(Node::Cubic(cubic)) => cubic.received(number),
-            _ => Some(alone),
-        };
-        match acknowledgement {
-            Some(acknowledgement) => {
-                self.acknowledged[flow] = self.acknowledged[flow].max(back_at + jitter);
-                self.schedule.at(self.acknowledged[flow], Event::Acknowledge(flow, acknowledgement));
-            }
-            None => self.schedule.at(back_at + DELAYED, Event::Acknowledge(flow, alone)),
-        }
-    }
-
-    fn watch_timeout(&mut self, now: Instant, flow: usize) {
-        match &mut self.nodes[flow] {
-            Some(Node::Cubic(cubic)) if cubic.deadline() <= now => cubic.time_out(now),
-            Some(Node::Bbr(bbr)) if bbr.deadline() <= now => bbr.time_out(now),
-            _ => {}
-        }
-        self.send_window(now, flow);
-        self.schedule.at(now + Duration::from_millis(50), Event::WatchTimeout(flow));
+        let back_at = now + self.scenario.round_trip_of(flow) / 2 + jitter;
+        self.acknowledged[flow] = self.acknowledged[flow].max(back_at);
+        self.agenda.at(self.acknowledged[flow], Event::Acknowledge(flow, acknowledgement));
     }
 
     fn carry(&mut self, now: Instant, flow: usize, bytes: u64) -> Option<Instant> {
-        let left_at = self.link.carry(now, bytes);
+        let left_at = self.link.squeeze(now, bytes as usize);
         let span = |at: Instant| (at.as_nanos() / SPAN.as_nanos() as u64) as usize;
         if let Some(span) = left_at.and_then(|at| self.figures[flow].spans.get_mut(span(at))) {
             span.passed_bytes += bytes;

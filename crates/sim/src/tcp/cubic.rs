@@ -1,13 +1,12 @@
-//! A TCP connection with CUBIC (RFC 9438) as in Linux.
+//! CUBIC (RFC 9438) as in Linux.
 //!
-//! Only its window is modelled. The connection always has something to send. Its receiver acknowledges every
-//! second packet. The path keeps packets in order, so a packet is lost when a later one is acknowledged.
+//! The path keeps packets in order, so a packet is lost when a later one is acknowledged.
 
 use std::{collections::VecDeque, time::Duration};
 
 use treecast_proto::Instant;
 
-use super::slow_start::SlowStart;
+use super::{Congestion, slow_start::SlowStart};
 
 /// Packets in the window at the start (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0;
@@ -41,17 +40,6 @@ pub struct Cubic {
     /// Packets that were sent and not acknowledged, with the times of sending.
     under_way: VecDeque<(u64, Instant)>,
     last_heard: Instant,
-    /// A packet at the receiver whose acknowledgement waits for a second packet.
-    unacknowledged: Option<u64>,
-    highest: Option<u64>,
-}
-
-/// An acknowledgement. No packet that was sent before the acknowledged ones arrives any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Acknowledgement {
-    pub number: u64,
-    /// Another packet, which waited at the receiver and is acknowledged, too.
-    pub before: Option<u64>,
 }
 
 /// The congestion avoidance phase since a reduction.
@@ -89,89 +77,7 @@ impl Cubic {
             next: 0,
             under_way: VecDeque::new(),
             last_heard: now,
-            unacknowledged: None,
-            highest: None,
         }
-    }
-
-    /// The number of the packet to send now, if the window has room.
-    pub fn send(&mut self, now: Instant) -> Option<u64> {
-        if self.under_way.len() as f64 + 1.0 > self.window {
-            return None;
-        }
-        self.under_way.push_back((self.next, now));
-        self.next += 1;
-        if let Some(recovery) = &mut self.recovery {
-            recovery.sent += 1.0;
-        }
-        Some(self.next - 1)
-    }
-
-    /// Takes a packet at the receiver. The receiver acknowledges it now if another one waits or is missing (RFC
-    /// 5681, section 4.2). Otherwise it waits for the next one.
-    pub fn received(&mut self, number: u64) -> Option<Acknowledgement> {
-        let is_behind_gap = self.highest.replace(number).is_some_and(|highest| highest + 1 != number);
-        let before = self.unacknowledged.take();
-        if before.is_none() && !is_behind_gap {
-            self.unacknowledged = Some(number);
-            return None;
-        }
-        Some(Acknowledgement { number, before })
-    }
-
-    pub fn acknowledged(&mut self, now: Instant, acknowledgement: Acknowledgement) {
-        let Acknowledgement { number: last, before } = acknowledgement;
-        self.acknowledged_some(now, last, |number| number == last || Some(number) == before);
-    }
-
-    /// `last` has come, and of those before it the ones that `has_come` names. Returns the others, which are lost.
-    pub fn acknowledged_some(&mut self, now: Instant, last: u64, has_come: impl Fn(u64) -> bool) -> Vec<u64> {
-        self.last_heard = now;
-        let mut count = 0.0;
-        let mut lost = Vec::new();
-        while let Some((number, sent)) = self.under_way.front().copied().filter(|(number, _)| *number <= last)
-        {
-            self.under_way.pop_front();
-            if !has_come(number) {
-                lost.push(number);
-                self.lose();
-                continue;
-            }
-            self.measure(now.saturating_duration_since(sent));
-            count += 1.0;
-        }
-        self.recovery.take_if(|recovery| recovery.until <= last);
-        if count > 0.0 {
-            match &mut self.recovery {
-                Some(_) => self.recover(count),
-                None => self.grow(now, last, count),
-            }
-        }
-        lost
-    }
-
-    /// A round trip was measured before the first packet.
-    pub fn know(&mut self, round_trip: Duration) {
-        self.measure(round_trip);
-    }
-
-    /// Sending goes on after a pause in which nothing was under way.
-    pub fn resume(&mut self, now: Instant) {
-        self.last_heard = now;
-    }
-
-    /// The time of the retransmission timeout.
-    pub fn deadline(&self) -> Instant {
-        self.last_heard + LEAST_TIMEOUT + self.round_trip.unwrap_or(Duration::from_secs(1)) * 2
-    }
-
-    /// Reacts to the retransmission timeout (RFC 9438, section 4.8).
-    pub fn time_out(&mut self, now: Instant) {
-        self.last_heard = now;
-        self.reduce();
-        self.window = 1.0;
-        self.recovery = None;
-        self.under_way.clear();
     }
 
     fn measure(&mut self, sample: Duration) {
@@ -238,6 +144,63 @@ impl Cubic {
     }
 }
 
+impl Congestion for Cubic {
+    fn send(&mut self, now: Instant) -> Option<u64> {
+        if self.under_way.len() as f64 + 1.0 > self.window {
+            return None;
+        }
+        self.under_way.push_back((self.next, now));
+        self.next += 1;
+        if let Some(recovery) = &mut self.recovery {
+            recovery.sent += 1.0;
+        }
+        Some(self.next - 1)
+    }
+
+    fn acknowledged(&mut self, now: Instant, last: u64, has_come: &dyn Fn(u64) -> bool) {
+        self.last_heard = now;
+        let mut count = 0.0;
+        while let Some((number, sent)) = self.under_way.front().copied().filter(|(number, _)| *number <= last)
+        {
+            self.under_way.pop_front();
+            if !has_come(number) {
+                self.lose();
+                continue;
+            }
+            self.measure(now.saturating_duration_since(sent));
+            count += 1.0;
+        }
+        self.recovery.take_if(|recovery| recovery.until <= last);
+        if count > 0.0 {
+            match &mut self.recovery {
+                Some(_) => self.recover(count),
+                None => self.grow(now, last, count),
+            }
+        }
+    }
+
+    fn know(&mut self, round_trip: Duration) {
+        self.measure(round_trip);
+    }
+
+    fn resume(&mut self, now: Instant) {
+        self.last_heard = now;
+    }
+
+    fn deadline(&self) -> Instant {
+        self.last_heard + LEAST_TIMEOUT + self.round_trip.unwrap_or(Duration::from_secs(1)) * 2
+    }
+
+    /// Reacts to the retransmission timeout (RFC 9438, section 4.8).
+    fn time_out(&mut self, now: Instant) {
+        self.last_heard = now;
+        self.reduce();
+        self.window = 1.0;
+        self.recovery = None;
+        self.under_way.clear();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,7 +214,7 @@ mod tests {
     }
 
     fn acknowledge(cubic: &mut Cubic, now: Instant, number: u64) {
-        cubic.acknowledged(now, Acknowledgement { number, before: None });
+        cubic.acknowledged(now, number, &|one| one == number);
     }
 
     fn send_all(cubic: &mut Cubic, now: Instant) -> Vec<u64> {
@@ -293,15 +256,6 @@ mod tests {
         }
         assert!((66..=71).contains(&sent), "0.7 of what was under way: {sent}");
         assert!((69.0..72.0).contains(&cubic.window), "{}", cubic.window);
-    }
-
-    #[test]
-    fn every_second_packet_is_acknowledged_and_gaps_at_once() {
-        let mut cubic = Cubic::new(Instant::ZERO);
-        let acknowledged = [0, 1, 2, 4, 5, 6, 8].map(|number| cubic.received(number));
-        let with = |number, before| Some(Acknowledgement { number, before });
-        let pair = |number| with(number, Some(number - 1));
-        assert_eq!(acknowledged, [None, pair(1), None, with(4, Some(2)), None, pair(6), with(8, None)]);
     }
 
     #[test]

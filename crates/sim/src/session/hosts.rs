@@ -1,6 +1,6 @@
-//! The event loop of one run.
+//! The hosts of a session, the network between them, and what happens to them.
 
-use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use treecast_proto::{
     Instant,
@@ -12,18 +12,20 @@ use treecast_wire::{
 };
 
 use super::{
-    Deaths, Leaving, LocalFigures, Scenario,
+    Deaths, Leaving, LocalFigures, ReceiverPlan, Scenario,
     carousel::{self, Forging},
-    forger, judge,
-    placed::{Fanout, Placed, Sample},
+    expected, forger,
+    placed::{Fanout, Multicast, Placed, Sample},
     receiver_node::{self, Heard, ObjectFigures, ReceiverNode, parse},
     sender_node::{self, Packet, SenderNode, Sizes, session},
     transport::{Arrival, Due, End, Said, Transport},
 };
 use crate::{
-    network::{Connection, Link, generator},
-    schedule::Schedule,
-    trace::Trace,
+    graph::{CablePlan, GraphPlan},
+    judge::Judge,
+    network::{Connection, generator},
+    trace::{Node, Trace},
+    world::{self, Agenda, Scene},
 };
 
 /// More events than this are a run that goes round in circles.
@@ -114,7 +116,7 @@ pub struct Figures {
 }
 
 #[derive(Debug)]
-enum Event {
+pub(super) enum Event {
     Send(usize),
     Withdraw(u32),
     /// A carousel's sender checks who listens.
@@ -124,17 +126,17 @@ enum Event {
     CloseSender,
     Join(usize),
     Leave(usize, Leaving),
-    /// A packet arrives at the sender from the receiver with this number.
-    ToSender(usize, Packet),
-    ToReceiver(usize, Packet),
+    /// What was said on the connection to a receiver is at the other end.
+    Said {
+        at: End,
+        of: usize,
+        said: Said,
+    },
     ToSocket(usize, Heard),
     /// A receiver reads a packet from its socket.
     Read(usize, Heard),
     /// A receiver listens to another group.
     Move(usize, u8),
-    /// A connection is closed at that end.
-    ClosedAtSender(usize),
-    ClosedAtReceiver(usize),
     SenderHashed(u32),
     ReceiverHashed(usize, FileId, [u8; 32]),
     ReceiverDecoded(usize, FileId, u32, bool),
@@ -142,8 +144,6 @@ enum Event {
     /// A receiver has read an older version.
     Seeded(usize, FileId, Vec<Range<u64>>),
     Respond(usize, FileId),
-    WakeSender,
-    WakeReceiver(usize),
     /// Something on the way through the network.
     Transport(Due),
     /// Something happens to a cable: its place in the list.
@@ -154,15 +154,14 @@ enum Event {
 }
 
 #[derive(Debug)]
-pub(super) struct World<'a> {
+pub(super) struct Hosts<'a> {
     scenario: &'a Scenario,
-    schedule: Schedule<Event>,
+    agenda: Agenda<Node, Event>,
     trace: Trace,
     sender: SenderNode,
     /// The receivers. `None` before one joins.
     receivers: Vec<Option<ReceiverNode>>,
-    links: Vec<Link>,
-    transport: Option<Transport>,
+    transport: Transport,
     samples: Vec<Sample>,
     forging: Forging,
     /// The receivers that have asked for copies, by the numbers that the sender gave them.
@@ -172,7 +171,6 @@ pub(super) struct World<'a> {
     figures: Figures,
     faults: Vec<String>,
     local: LocalRun,
-    wakes: Wakes,
 }
 
 /// The state of a session with local groups.
@@ -186,42 +184,64 @@ struct LocalRun {
     deaths: (Deaths, Instant),
 }
 
-/// The times of the next wake-ups. Later ones that were planned before are ignored.
-#[derive(Debug)]
-struct Wakes {
-    sender_at: Option<Instant>,
-    receivers_at: Vec<Option<Instant>>,
+impl Scene for Hosts<'_> {
+    type Node = Node;
+    type Event = Event;
+
+    fn agenda(&mut self) -> &mut Agenda<Node, Event> {
+        &mut self.agenda
+    }
+
+    fn happen(&mut self, now: Instant, event: Event) {
+        self.event(now, event);
+    }
+
+    fn wake(&mut self, _: Instant, node: Node) {
+        match node {
+            Node::Sender => self.pump_sender(),
+            Node::Receiver(number) => {
+                if self.receivers[number].as_ref().is_some_and(|receiver| !receiver.dead) {
+                    self.pump_receiver(number);
+                }
+            }
+        }
+    }
+
+    /// A session in a star goes on until nothing more happens, so that nothing is done after its end.
+    fn is_over(&self) -> bool {
+        self.scenario.network.is_some() && self.has_ended()
+    }
 }
 
-impl<'a> World<'a> {
+impl<'a> Hosts<'a> {
     pub(super) fn new(scenario: &'a Scenario, verbose: bool) -> Self {
-        let links = scenario.receivers.iter().enumerate();
-        let links = links.map(|(number, plan)| {
-            let random = generator(scenario.seed, 100 + number as u64);
-            Link::new(plan.path, random).with_narrow(plan.narrow)
-        });
+        let made;
+        let placed = match scenario.network.as_deref() {
+            Some(placed) => placed,
+            None => {
+                made = star(scenario);
+                &made
+            }
+        };
+        let is_carousel = scenario.carousel.is_some();
         let count = scenario.receivers.len();
-        let mut world = Self {
+        let mut hosts = Self {
             scenario,
-            schedule: Schedule::default(),
+            agenda: Agenda::default(),
             trace: Trace::new(verbose),
             sender: SenderNode::new(scenario),
             receivers: (0..count).map(|_| None).collect(),
-            links: links.collect(),
-            transport: scenario.network.as_ref().map(|placed| {
-                Transport::new(placed, Sizes::of(scenario), scenario.carousel.is_some(), scenario.seed)
-            }),
+            transport: Transport::new(placed, Sizes::of(scenario), is_carousel, scenario.seed),
             samples: Vec::new(),
             forging: Forging::new(scenario),
             local: LocalRun { loads: vec![(0, 0); count], ..LocalRun::default() },
             listens: BTreeMap::new(),
             numbers: vec![0; scenario.slower_rates_bps.len() + 1],
-            wakes: Wakes { sender_at: None, receivers_at: vec![None; count] },
             figures: Figures::default(),
             faults: Vec::new(),
         };
-        world.plan();
-        world
+        hosts.plan();
+        hosts
     }
 
     fn plan(&mut self) {
@@ -230,38 +250,38 @@ impl<'a> World<'a> {
             return self.plan_placed(placed);
         }
         for (number, plan) in self.scenario.receivers.iter().enumerate() {
-            self.schedule.at(at(plan.join_at + plan.control_delay), Event::Join(number));
+            self.agenda.at(at(plan.join_at + plan.control_delay), Event::Join(number));
             for (time, group) in plan.moves.iter().flatten() {
-                self.schedule.at(at(*time + plan.control_delay), Event::Move(number, *group));
+                self.agenda.at(at(*time + plan.control_delay), Event::Move(number, *group));
             }
             if let Some((time, how)) = plan.leave {
-                self.schedule.at(at(time + plan.control_delay), Event::Leave(number, how));
+                self.agenda.at(at(time + plan.control_delay), Event::Leave(number, how));
             }
         }
         for (position, plan) in self.scenario.objects.iter().enumerate() {
             match self.scenario.carousel {
                 Some(_) => {
                     let hashed_at = at(HASHING * (position as u32 + 1));
-                    self.schedule.at(hashed_at, Event::SenderHashed(position as u32));
+                    self.agenda.at(hashed_at, Event::SenderHashed(position as u32));
                 }
-                None => self.schedule.at(at(plan.send_at), Event::Send(position)),
+                None => self.agenda.at(at(plan.send_at), Event::Send(position)),
             }
             if let Some(time) = plan.withdraw_at {
-                self.schedule.at(at(time), Event::Withdraw(position as u32));
+                self.agenda.at(at(time), Event::Withdraw(position as u32));
             }
         }
         match self.scenario.carousel {
             Some(carousel) => {
                 if carousel.forger.is_some() {
-                    self.schedule.at(Instant::ZERO, Event::Forge);
+                    self.agenda.at(Instant::ZERO, Event::Forge);
                 }
             }
-            None => self.schedule.at(at(self.scenario.close_at), Event::CloseSender),
+            None => self.agenda.at(at(self.scenario.close_at), Event::CloseSender),
         }
         if self.scenario.is_forged {
             for (time, receiver, packet) in forger::packets(self.scenario) {
                 let heard = Heard { group: None, number: 0, packet, is_own: false, from: None };
-                self.schedule.at(at(time), Event::ToSocket(receiver, heard));
+                self.agenda.at(at(time), Event::ToSocket(receiver, heard));
             }
         }
     }
@@ -271,57 +291,47 @@ impl<'a> World<'a> {
         for (number, plan) in self.scenario.receivers.iter().enumerate() {
             let shakes_hands = self.round_trip(number) * 3;
             let join_at = plan.join_at + placed.starting + shakes_hands;
-            self.schedule.at(Instant::ZERO + join_at, Event::Join(number));
+            self.agenda.at(Instant::ZERO + join_at, Event::Join(number));
         }
         if placed.local.is_some() {
-            self.wakes.sender_at = Some(Instant::ZERO);
-            self.schedule.at(Instant::ZERO, Event::WakeSender);
+            self.agenda.wake(Node::Sender, Instant::ZERO);
         }
         if self.scenario.carousel.is_some() {
             for index in 0..self.scenario.objects.len() as u32 {
-                self.schedule.at(Instant::ZERO, Event::SenderHashed(index));
+                self.agenda.at(Instant::ZERO, Event::SenderHashed(index));
             }
             self.begin_changes(placed);
         }
-        self.schedule.at(Instant::ZERO, Event::Sample);
+        self.agenda.at(Instant::ZERO, Event::Sample);
         self.arrivals(Instant::ZERO);
     }
 
     fn begin_changes(&mut self, placed: &Placed) {
         for (position, (time, ..)) in placed.changes.iter().enumerate() {
-            self.schedule.at(self.schedule.now() + *time, Event::Change(position));
+            self.agenda.at(self.agenda.now() + *time, Event::Change(position));
         }
     }
 
     /// The round trip between the sender and a receiver of a placed session, when nothing waits anywhere.
     fn round_trip(&mut self, number: usize) -> Duration {
-        let nodes = self.scenario.network.as_deref().map(|placed| (placed.sender, placed.receivers[number]));
-        let (Some(transport), Some((sender, receiver))) = (&mut self.transport, nodes) else {
-            return Duration::ZERO;
-        };
-        transport.graph.delay(sender, receiver) + transport.graph.delay(receiver, sender)
+        let (sender, receiver) = (self.sender_at(), self.node_of(number));
+        let graph = &mut self.transport.graph;
+        graph.delay(sender, receiver) + graph.delay(receiver, sender)
     }
 
     pub(super) fn run(mut self) -> Run {
         let deadline = Instant::ZERO + self.scenario.deadline();
-        let is_placed = self.transport.is_some();
-        let mut events = 0;
-        while let Some(event) = self.schedule.take() {
-            if is_placed && (self.schedule.now() > deadline || self.is_over()) {
-                break;
-            }
-            events += u64::from(!is_placed);
-            if (self.schedule.now() > deadline && !self.is_over()) || events > MAX_EVENTS {
-                self.faults.push(format!("not over at {} after {events} events", self.schedule.now()));
-                break;
-            }
-            self.event(event);
-        }
+        let is_placed = self.scenario.network.is_some();
+        let most_events = if is_placed { u64::MAX } else { MAX_EVENTS };
+        let end = world::run(&mut self, deadline, most_events);
+        let mut judge = Judge::default();
+        judge.ended(end, self.agenda.now(), is_placed || self.has_ended());
         self.figures();
         self.sample();
-        let Self { scenario, sender, receivers, trace, mut faults, figures, samples, local, .. } = self;
+        let Self { scenario, sender, receivers, trace, faults, figures, samples, local, .. } = self;
         let session_packets = sender.session_packets();
-        faults.extend(judge::faults(scenario, &sender, &receivers));
+        judge.hear(faults);
+        expected::judge(&mut judge, scenario, &sender, &receivers);
         let count = scenario.objects.len();
         let is_complete = |receiver: &&ReceiverNode| receiver.storage.committed().len() == count;
         let complete_receivers = receivers.iter().flatten().filter(is_complete).count();
@@ -352,11 +362,12 @@ impl<'a> World<'a> {
         };
         let present = receivers.iter().enumerate().filter_map(|(number, one)| Some((number, one.as_ref()?)));
         let receivers = present.map(of_one).collect();
-        Run { trace, faults, complete_receivers, figures, receivers, samples }
+        Run { trace, faults: judge.into_faults(), complete_receivers, figures, receivers, samples }
     }
 
-    fn is_over(&self) -> bool {
-        if self.transport.is_some() {
+    /// Whether the session has ended at everybody who is still there.
+    fn has_ended(&self) -> bool {
+        if self.scenario.network.is_some() {
             let has_ended = |receiver: &Option<ReceiverNode>| {
                 receiver.as_ref().is_some_and(|one| one.outcome.closed || one.dead)
             };
@@ -367,14 +378,13 @@ impl<'a> World<'a> {
             && self.receivers.iter().flatten().all(|receiver| receiver.outcome.closed || receiver.dead)
     }
 
-    fn event(&mut self, event: Event) {
-        let now = self.schedule.now();
+    fn event(&mut self, now: Instant, event: Event) {
         match event {
             Event::Send(position) => {
                 self.sender.send(now, position);
                 if self.scenario.by_difference {
                     let hashed = Event::SenderHashed(position as u32);
-                    self.schedule.at(now + self.scenario.hashing, hashed);
+                    self.agenda.at(now + self.scenario.hashing, hashed);
                 }
             }
             Event::Withdraw(index) => {
@@ -389,19 +399,17 @@ impl<'a> World<'a> {
             Event::CloseSender => self.sender.machine.handle(now, SenderInput::Close),
             Event::Join(number) => self.join(now, number),
             Event::Leave(number, how) => self.leave(now, number, how),
-            Event::ToSender(number, packet) => self.arrive_at_sender(now, number, &packet),
-            Event::ClosedAtSender(number) => self.sender.left(now, number),
+            Event::Said { at: End::Sender, of, said: Said::Packet(packet) } => {
+                self.arrive_at_sender(now, of, &packet);
+            }
+            Event::Said { at: End::Sender, of, said: Said::Close } => self.sender.left(now, of),
             Event::SenderHashed(index) => {
                 let (file, hash) = (self.file(index), self.sender.hash(index));
                 self.sender.machine.handle(now, SenderInput::Hashed { file, hash });
             }
-            Event::WakeSender if self.wakes.sender_at != Some(now) => return,
-            Event::WakeSender => self.wakes.sender_at = None,
             Event::ToSocket(number, heard) => return self.arrive_at_socket(now, number, heard),
             Event::Transport(due) => {
-                if let Some(transport) = &mut self.transport {
-                    transport.handle(now, due);
-                }
+                self.transport.handle(now, due);
                 return self.arrivals(now);
             }
             Event::Change(position) => return self.change(now, position),
@@ -414,32 +422,24 @@ impl<'a> World<'a> {
 
     fn receiver_event(&mut self, now: Instant, event: Event) {
         let number = match &event {
-            Event::ToReceiver(number, _) | Event::Read(number, _) | Event::ReceiverHashed(number, ..) => {
-                *number
-            }
+            Event::Said { of, .. } => *of,
+            Event::Read(number, _) | Event::ReceiverHashed(number, ..) => *number,
             Event::ReceiverDecoded(number, ..) | Event::ReceiverChecked(number, ..) => *number,
             Event::Move(number, _) | Event::Seeded(number, ..) => *number,
-            Event::ClosedAtReceiver(number) | Event::Respond(number, _) => *number,
-            Event::WakeReceiver(number) if self.wakes.receivers_at[*number] != Some(now) => return,
-            Event::WakeReceiver(number) => {
-                self.wakes.receivers_at[*number] = None;
-                *number
-            }
+            Event::Respond(number, _) => *number,
             _ => return,
         };
         let Some(receiver) = self.receivers[number].as_mut().filter(|receiver| !receiver.dead) else {
             return;
         };
         match event {
-            Event::ToReceiver(_, packet) if receiver.connected => {
+            Event::Said { said: Said::Packet(packet), .. } if receiver.connected => {
                 receiver.packet(now, Channel::Control, packet)
             }
             Event::Read(_, heard) => receiver.hear(now, heard),
             Event::Move(_, group) => {
-                if let Some(transport) = &mut self.transport {
-                    transport.move_to(now, number, receiver.hearing.group, group);
-                }
-                receiver.move_to(now, group)
+                receiver.move_to(now, group);
+                self.listen(now, number);
             }
             Event::ReceiverHashed(_, file, hash) => {
                 receiver.machine.handle(now, ReceiverInput::Hashed { file, hash });
@@ -454,13 +454,10 @@ impl<'a> World<'a> {
             Event::Seeded(_, file, ranges) => {
                 receiver.seeded(now, file, ranges, self.sender.content(file.index() as usize));
             }
-            Event::ClosedAtReceiver(_) => {
+            Event::Said { said: Said::Close, .. } => {
                 receiver.disconnect(now, "closed by the sender");
-                let delay = self.scenario.receivers[number].control_delay;
-                match &mut self.transport {
-                    Some(transport) => transport.write(now, number, End::Receiver, Said::Close),
-                    None => self.schedule.at(now + delay, Event::ClosedAtSender(number)),
-                }
+                let arrival = now + self.scenario.receivers[number].control_delay;
+                self.say(now, (number, End::Receiver), Said::Close, arrival);
             }
             _ => {}
         }
@@ -479,8 +476,10 @@ impl<'a> World<'a> {
         if let Some(placed) = self.scenario.network.as_deref() {
             self.join_placed(now, number, placed);
         } else if self.scenario.carousel.is_some() {
-            self.schedule.at(now + carousel::REPORT, Event::Listeners);
+            self.listen(now, number);
+            self.agenda.at(now + carousel::REPORT, Event::Listeners);
         } else {
+            self.listen(now, number);
             let random = generator(self.scenario.seed, CONTROL_STREAM + number as u64);
             let connection = Connection::new(plan.control_delay, plan.control_rate_bps)
                 .with_loss(plan.path.control_loss, random);
@@ -490,8 +489,24 @@ impl<'a> World<'a> {
         self.pump_receiver(number);
     }
 
+    /// Has a receiver's host listen to the groups of the sender that it hears, and to no others.
+    fn listen(&mut self, now: Instant, number: usize) {
+        let Some(receiver) = &self.receivers[number] else { return };
+        for group in 0..self.numbers.len() as u8 {
+            self.transport.listen_if(now, number, group, receiver.hearing.hears(group));
+        }
+    }
+
+    /// Has an end of the connection to a receiver say something. In a star it is at the other end on `arrival`.
+    fn say(&mut self, now: Instant, (of, from): (usize, End), said: Said, arrival: Instant) {
+        match self.scenario.network {
+            Some(_) => self.transport.write(now, of, from, said),
+            None => self.agenda.at(arrival, Event::Said { at: from.other(), of, said }),
+        }
+    }
+
     fn join_placed(&mut self, now: Instant, number: usize, placed: &Placed) {
-        let Some(transport) = &mut self.transport else { return };
+        let transport = &mut self.transport;
         if self.scenario.has_connections() {
             transport.connect(now, number);
             let buffer_bytes = self.scenario.receivers[number].receive_buffer_bytes;
@@ -509,17 +524,14 @@ impl<'a> World<'a> {
         if self.scenario.carousel.is_some() && self.local.has_begun {
             // The carousel may have stopped when the last receiver before this one had everything.
             self.sender.listeners(now, true);
-            self.wakes.sender_at = Some(now);
-            self.schedule.at(now, Event::WakeSender);
+            self.agenda.wake(Node::Sender, now);
         }
         self.begin_if_ready(now);
     }
 
     /// Sends the objects of a placed session when all receivers are there, or one of a carousel's, and routers are known.
     fn begin_if_ready(&mut self, now: Instant) {
-        let (Some(placed), Some(transport)) = (self.scenario.network.as_deref(), &self.transport) else {
-            return;
-        };
+        let Some(placed) = self.scenario.network.as_deref() else { return };
         let is_carousel = self.scenario.carousel.is_some();
         let are_there = |mut receivers: std::slice::Iter<'_, Option<ReceiverNode>>| match is_carousel {
             true => receivers.any(Option::is_some),
@@ -528,7 +540,7 @@ impl<'a> World<'a> {
         // With local groups, the machine knows when it begins.
         if self.local.has_begun
             || placed.local.is_some()
-            || transport.awaits_routers()
+            || self.transport.awaits_routers()
             || !are_there(self.receivers.iter())
         {
             return;
@@ -536,22 +548,19 @@ impl<'a> World<'a> {
         self.local.has_begun = true;
         if is_carousel {
             self.sender.listeners(now, true);
-            self.wakes.sender_at = Some(now);
-            return self.schedule.at(now, Event::WakeSender);
+            return self.agenda.wake(Node::Sender, now);
         }
         self.begin_changes(placed);
         for (position, object) in self.scenario.objects.iter().enumerate() {
-            self.schedule.at(now + object.send_at, Event::Send(position));
+            self.agenda.at(now + object.send_at, Event::Send(position));
         }
-        self.schedule.at(now + self.scenario.close_at, Event::CloseSender);
+        self.agenda.at(now + self.scenario.close_at, Event::CloseSender);
     }
 
     fn change(&mut self, now: Instant, position: usize) {
         let Some(placed) = self.scenario.network.as_deref() else { return };
         let (_, cable, change) = placed.changes[position];
-        if let Some(transport) = &mut self.transport {
-            transport.change(now, cable, change);
-        }
+        self.transport.change(now, cable, change);
     }
 
     /// Plans what happens to the network and to controllers when a session with local groups sends its first block.
@@ -578,7 +587,7 @@ impl<'a> World<'a> {
         let serving = self.receivers.iter().enumerate().filter_map(serving).collect();
         let dead = deaths.due(now - *begun, serving);
         if !deaths.are_over(now - *begun) {
-            self.schedule.at(now + Deaths::INTERVAL, Event::Deaths);
+            self.agenda.at(now + Deaths::INTERVAL, Event::Deaths);
         }
         for number in dead {
             self.receivers[number].iter_mut().for_each(|receiver| receiver.dead = true);
@@ -587,7 +596,7 @@ impl<'a> World<'a> {
 
     /// Sends a datagram of a session with local groups, and counts what its receivers are sent.
     fn tell(&mut self, now: Instant, source: usize, to: Address, packet: Packet) {
-        let Some(transport) = &mut self.transport else { return };
+        let transport = &mut self.transport;
         if matches!(packet, Packet::Blocks { .. }) {
             let count = packet.count(self.scenario.block_len) as u64;
             let hear: Vec<usize> = match to {
@@ -601,35 +610,22 @@ impl<'a> World<'a> {
     }
 
     fn sample(&mut self) {
-        let (Some(placed), Some(transport)) = (self.scenario.network.as_deref(), &self.transport) else {
-            return;
-        };
-        let (network, sender) = transport.graph.totals(placed.sender);
-        let at = self.schedule.now() - Instant::ZERO;
+        let Some(placed) = self.scenario.network.as_deref() else { return };
+        let (network, sender) = self.transport.graph.totals(placed.sender);
+        let at = self.agenda.now() - Instant::ZERO;
         self.samples.push(Sample { at, network_bytes: network.bytes, sender_bytes: sender.bytes });
-        self.schedule.at(self.schedule.now() + placed.sample, Event::Sample);
+        self.agenda.at(self.agenda.now() + placed.sample, Event::Sample);
     }
 
     /// Handles everything that the network has delivered, and plans its next event.
     fn arrivals(&mut self, now: Instant) {
-        let Some(transport) = &mut self.transport else { return };
-        transport.due.drain(..).for_each(|(time, due)| self.schedule.at(time, Event::Transport(due)));
-        let arrivals = std::mem::take(&mut transport.arrivals);
+        let due = self.transport.due.drain(..);
+        due.for_each(|(time, due)| self.agenda.at(time, Event::Transport(due)));
+        let arrivals = std::mem::take(&mut self.transport.arrivals);
         for arrival in arrivals {
             match arrival {
                 Arrival::Heard(number, heard) => self.arrive_at_socket(now, number, heard),
-                Arrival::Said { at: End::Sender, of, said: Said::Packet(packet) } => {
-                    self.event(Event::ToSender(of, packet));
-                }
-                Arrival::Said { at: End::Receiver, of, said: Said::Packet(packet) } => {
-                    self.event(Event::ToReceiver(of, packet));
-                }
-                Arrival::Said { at: End::Sender, of, said: Said::Close } => {
-                    self.event(Event::ClosedAtSender(of))
-                }
-                Arrival::Said { at: End::Receiver, of, said: Said::Close } => {
-                    self.event(Event::ClosedAtReceiver(of));
-                }
+                Arrival::Said { at, of, said } => self.event(now, Event::Said { at, of, said }),
                 Arrival::Told(from, Packet::Message(bytes)) => match parse(&bytes) {
                     Ok((file, message)) => {
                         self.figures.feedback_messages += 1;
@@ -647,19 +643,16 @@ impl<'a> World<'a> {
                 }
             }
         }
-        if let Some(transport) = self.transport.as_ref().filter(|transport| transport.paces_each()) {
-            self.sender.pacing.copies = transport.copies();
+        if self.transport.paces_each() {
+            self.sender.pacing.copies = self.transport.copies();
             self.begin_if_ready(now);
         }
     }
 
     /// A member's message has come to the sender.
     fn told(&mut self, now: Instant, from: Member, file: FileId, message: Message) {
-        match (
-            message,
-            self.transport.as_mut().and_then(|transport| Some((transport.number_at(from)?, transport))),
-        ) {
-            (Message::Heard(heard), Some((of, transport))) => transport.heard(now, of, heard),
+        match (message, self.transport.number_at(from)) {
+            (Message::Heard(heard), Some(of)) => self.transport.heard(now, of, heard),
             (message, _) => self.sender.machine.handle(now, SenderInput::Local { from, file, message }),
         }
     }
@@ -667,7 +660,10 @@ impl<'a> World<'a> {
     /// Has those receivers get copies that have asked for them.
     fn follow_listeners(&mut self, now: Instant) {
         let listening = std::mem::take(&mut self.sender.listening);
-        let Some(transport) = self.transport.as_mut().filter(|_| !listening.is_empty()) else { return };
+        if listening.is_empty() {
+            return;
+        }
+        let transport = &mut self.transport;
         for (receiver, at) in listening {
             if let Some(of) = at.and_then(|at| transport.number_at(Member(at))) {
                 self.listens.insert(receiver, of);
@@ -681,11 +677,9 @@ impl<'a> World<'a> {
 
     /// Tells the sender how much waits on a connection, and wakes it when there is room again.
     fn tell_backlog(&mut self, now: Instant, number: usize) {
-        let backlog = self.transport.as_ref().map_or(0, |transport| transport.backlog(number));
-        if self.sender.set_backlog(number, backlog) {
+        if self.sender.set_backlog(number, self.transport.backlog(number)) {
             self.sender.touch(number);
-            self.wakes.sender_at = Some(now);
-            self.schedule.at(now, Event::WakeSender);
+            self.agenda.wake(Node::Sender, now);
         }
     }
 
@@ -704,11 +698,11 @@ impl<'a> World<'a> {
             Leaving::Disconnects => receiver.disconnect(now, "no route to host"),
         }
         if is_carousel {
-            self.schedule.at(now + carousel::LISTENING_INTERVAL, Event::Listeners);
+            self.agenda.at(now + carousel::LISTENING_INTERVAL, Event::Listeners);
         }
         if matches!(how, Leaving::Dies | Leaving::Disconnects) {
             let delay = self.scenario.receivers[number].control_delay;
-            self.schedule.at(now + delay, Event::ClosedAtSender(number));
+            self.agenda.at(now + delay, Event::Said { at: End::Sender, of: number, said: Said::Close });
         }
         if !matches!(how, Leaving::Dies | Leaving::Freezes) {
             self.pump_receiver(number);
@@ -719,23 +713,19 @@ impl<'a> World<'a> {
     fn forge(&mut self, now: Instant) {
         let forger = self.scenario.carousel.and_then(|carousel| carousel.forger);
         let Some(forger) = forger.filter(|_| !self.sender.closed) else { return };
-        self.schedule.at(now + forger.interval, Event::Forge);
+        self.agenda.at(now + forger.interval, Event::Forge);
         let packet = self.forging.packet(self.scenario, forger);
-        for receiver in 0..self.receivers.len() {
-            for (arrival, number, packet) in self.carry(now, receiver, 0, &packet) {
-                let heard = Heard { group: None, number, packet, is_own: false, from: None };
-                self.schedule.at(arrival, Event::ToSocket(receiver, heard));
-            }
-        }
+        self.transport.forge(now, packet);
+        self.arrivals(now);
     }
 
-    /// The nodes of the sender and of a receiver of a placed session.
+    /// The nodes of the sender and of a receiver. In a star, the sender is node 0.
     fn sender_at(&self) -> usize {
         self.scenario.network.as_ref().map_or(0, |placed| placed.sender)
     }
 
     fn node_of(&self, number: usize) -> usize {
-        self.scenario.network.as_ref().map_or(0, |placed| placed.receivers[number])
+        self.scenario.network.as_ref().map_or(number + 1, |placed| placed.receivers[number])
     }
 
     fn file(&self, index: u32) -> FileId {
@@ -745,27 +735,27 @@ impl<'a> World<'a> {
     fn arrive_at_sender(&mut self, now: Instant, number: usize, packet: &Packet) {
         let Packet::Message(bytes) = packet else { return };
         self.figures.feedback_messages += 1;
-        match (parse(bytes), &mut self.transport) {
-            (Ok((_, Message::Heard(heard))), Some(transport)) => transport.heard(now, number, heard),
-            (Ok((file, message)), _) => {
+        match parse(bytes) {
+            Ok((_, Message::Heard(heard))) => self.transport.heard(now, number, heard),
+            Ok((file, message)) => {
                 self.sender.touch(number);
                 let from = ReceiverId(number as u32);
                 self.sender.machine.handle(now, SenderInput::Message { from, file, message });
             }
-            (Err(error), _) => self.faults.push(error),
+            Err(error) => self.faults.push(error),
         }
     }
 
     fn arrive_at_socket(&mut self, now: Instant, number: usize, heard: Heard) {
-        if let Some(receiver) = self.receivers[number].as_mut()
+        if let Some(receiver) = self.receivers[number].as_mut().filter(|receiver| !receiver.dead)
             && let Some(read_at) = receiver.arrive(now, &heard.packet)
         {
-            self.schedule.at(read_at, Event::Read(number, heard));
+            self.agenda.at(read_at, Event::Read(number, heard));
         }
     }
 
     fn pump_sender(&mut self) {
-        let now = self.schedule.now();
+        let now = self.agenda.now();
         let outputs = self.sender.pump(now, &mut self.trace);
         self.follow_listeners(now);
         for output in outputs {
@@ -778,38 +768,29 @@ impl<'a> World<'a> {
                 }
                 sender_node::Output::ToReceiver(number, arrival, packet) => {
                     self.figures.control_messages += u64::from(matches!(packet, Packet::Message(_)));
-                    match &mut self.transport {
-                        Some(transport) => transport.write(now, number, End::Sender, Said::Packet(packet)),
-                        None => self.schedule.at(arrival, Event::ToReceiver(number, packet)),
-                    }
+                    self.say(now, (number, End::Sender), Said::Packet(packet), arrival);
                 }
                 sender_node::Output::Tell(to, packet) => self.tell(now, self.sender_at(), to, packet),
-                sender_node::Output::Close(number, arrival) => match &mut self.transport {
-                    Some(transport) => transport.write(now, number, End::Sender, Said::Close),
-                    None => self.schedule.at(arrival, Event::ClosedAtReceiver(number)),
-                },
+                sender_node::Output::Close(number, arrival) => {
+                    self.say(now, (number, End::Sender), Said::Close, arrival);
+                }
                 sender_node::Output::Hash(index) => {
-                    self.schedule.at(now + self.scenario.hashing, Event::SenderHashed(index))
+                    self.agenda.at(now + self.scenario.hashing, Event::SenderHashed(index))
                 }
-                sender_node::Output::Wake(time) => {
-                    if self.wakes.sender_at.is_none_or(|other| time < other) {
-                        self.wakes.sender_at = Some(time);
-                        self.schedule.at(time, Event::WakeSender);
-                    }
-                }
+                sender_node::Output::Wake(time) => self.agenda.wake(Node::Sender, time),
             }
         }
         self.arrivals(now);
     }
 
     fn pump_receiver(&mut self, number: usize) {
-        let now = self.schedule.now();
+        let now = self.agenda.now();
         let Some(receiver) = self.receivers[number].as_mut() else { return };
         let was_closed = receiver.outcome.closed;
         let outputs = receiver.pump(now, &mut self.trace);
         let (closes, group) = (receiver.outcome.closed && !was_closed, receiver.hearing.group);
         if let Some(group) = receiver.hearing.wanted_group.take() {
-            self.schedule.at(now + JOINING, Event::Move(number, group));
+            self.agenda.at(now + JOINING, Event::Move(number, group));
         }
         if closes {
             receiver.counts.sent_bytes = self.sender.sent.bytes - receiver.counts.sent_bytes;
@@ -828,63 +809,49 @@ impl<'a> World<'a> {
         match output {
             receiver_node::Output::ToSender(arrival, packet) => {
                 self.figures.control_messages += 1;
-                match &mut self.transport {
-                    Some(transport) => transport.write(now, number, End::Receiver, Said::Packet(packet)),
-                    None => self.schedule.at(arrival, Event::ToSender(number, packet)),
-                }
+                self.say(now, (number, End::Receiver), Said::Packet(packet), arrival);
             }
             receiver_node::Output::Tell(to, packet) => {
                 self.figures.control_messages += u64::from(matches!(packet, Packet::Message(_)));
                 self.tell(now, self.node_of(number), to, packet);
             }
             receiver_node::Output::Listen(group, is_in) => {
-                let node = self.node_of(number);
-                if let Some(transport) = &mut self.transport {
-                    transport.listen(now, node, group.0, is_in);
-                }
+                self.transport.listen(now, self.node_of(number), group.0, is_in);
             }
-            receiver_node::Output::Close(arrival) => match &mut self.transport {
-                Some(transport) => transport.write(now, number, End::Receiver, Said::Close),
-                None => self.schedule.at(arrival, Event::ClosedAtSender(number)),
-            },
+            receiver_node::Output::Close(arrival) => {
+                self.say(now, (number, End::Receiver), Said::Close, arrival);
+            }
             receiver_node::Output::Hash(file, hash) => {
-                self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file, hash));
+                self.agenda.at(now + HASHING, Event::ReceiverHashed(number, file, hash));
             }
             receiver_node::Output::Decoded(file, block, is_right) => {
-                self.schedule.at(now + HASHING, Event::ReceiverDecoded(number, file, block, is_right));
+                self.agenda.at(now + HASHING, Event::ReceiverDecoded(number, file, block, is_right));
             }
             receiver_node::Output::Checked(file, page, wrong) => {
-                self.schedule.at(now + HASHING, Event::ReceiverChecked(number, file, page, wrong));
+                self.agenda.at(now + HASHING, Event::ReceiverChecked(number, file, page, wrong));
             }
             receiver_node::Output::Seeded(file, time, ranges) => {
-                self.schedule.at(now + time, Event::Seeded(number, file, ranges));
+                self.agenda.at(now + time, Event::Seeded(number, file, ranges));
             }
             receiver_node::Output::Ask(file) => {
-                self.schedule.at(now + THINKING, Event::Respond(number, file));
+                self.agenda.at(now + THINKING, Event::Respond(number, file));
             }
-            receiver_node::Output::Wake(time) => {
-                if self.wakes.receivers_at[number].is_none_or(|other| time < other) {
-                    self.wakes.receivers_at[number] = Some(time);
-                    self.schedule.at(time, Event::WakeReceiver(number));
-                }
-            }
+            receiver_node::Output::Wake(time) => self.agenda.wake(Node::Receiver(number), time),
         }
     }
 
     /// Tells the network or the sender that a receiver has ended.
     fn tell_left(&mut self, now: Instant, number: usize, group: u8) {
         let is_carousel = self.scenario.carousel.is_some();
-        let Some(transport) = &mut self.transport else {
+        let Some(placed) = self.scenario.network.as_deref() else {
             if is_carousel {
-                self.schedule.at(now + carousel::REPORT, Event::Listeners);
+                self.agenda.at(now + carousel::REPORT, Event::Listeners);
             }
             return;
         };
-        let is_multicast =
-            self.scenario.network.as_ref().is_some_and(|placed| placed.fanout == Fanout::Multicast);
-        if !is_carousel || is_multicast {
-            transport.leave(now, number, group);
-            self.sender.pacing.copies = transport.copies();
+        if !is_carousel || placed.fanout == Fanout::Multicast {
+            self.transport.leave(now, number, group);
+            self.sender.pacing.copies = self.transport.copies();
         }
         let listens = self.receivers.iter().flatten().any(|receiver| !receiver.outcome.closed);
         if is_carousel && !listens {
@@ -895,81 +862,14 @@ impl<'a> World<'a> {
     fn multicast(&mut self, now: Instant, group: u8, packet: &Packet) {
         let number = self.numbers[usize::from(group)];
         self.numbers[usize::from(group)] = number.wrapping_add(packet.count(self.scenario.block_len) as u32);
-        if let Some(transport) = &mut self.transport {
-            transport.send(now, group, number, packet);
-            return self.sender.wait_until(transport.has_room_at());
-        }
-        if self.scenario.carousel.is_some()
+        self.transport.send(now, group, number, packet);
+        if self.scenario.network.is_some() {
+            self.sender.wait_until(self.transport.has_room_at());
+        } else if self.scenario.carousel.is_some()
             && matches!(packet, Packet::Blocks { .. } | Packet::Symbols { .. })
         {
             self.forging.last = Some(packet.clone());
         }
-        for receiver in 0..self.receivers.len() {
-            let hears = |receiver: &ReceiverNode| !receiver.dead && receiver.hearing.hears(group);
-            if !self.receivers[receiver].as_ref().is_some_and(hears) {
-                continue;
-            }
-            for (arrival, number, packet) in self.carry(now, receiver, number, packet) {
-                let heard = Heard { group: Some(group), number, packet, is_own: false, from: None };
-                self.schedule.at(arrival, Event::ToSocket(receiver, heard));
-            }
-        }
-    }
-
-    /// Sends a packet on its way to a receiver, where it may be lost, delayed or repeated.
-    fn carry(
-        &mut self,
-        now: Instant,
-        receiver: usize,
-        number: u32,
-        packet: &Packet,
-    ) -> Vec<(Instant, u32, Packet)> {
-        self.links[receiver].begin_super_packet();
-        match packet {
-            Packet::Message(_) | Packet::Page(..) => {
-                let link = &mut self.links[receiver];
-                let len = packet.len(Sizes::of(self.scenario));
-                let through = link.fits(len).then(|| link.squeeze(now, len)).flatten();
-                let arrivals = through.map(|through| link.carry(through)).into_iter().flatten();
-                arrivals.map(|arrival| (arrival, number, packet.clone())).collect()
-            }
-            Packet::Blocks { file, range, content } => {
-                let runs = self.carry_blocks(now, receiver, number, range.clone());
-                let blocks = |range| Packet::Blocks { file: *file, range, content: Rc::clone(content) };
-                runs.into_iter().map(|(arrival, number, range)| (arrival, number, blocks(range))).collect()
-            }
-            Packet::Symbols { file, positions, content } => {
-                let runs = self.carry_blocks(now, receiver, number, positions.clone());
-                let symbols =
-                    |positions| Packet::Symbols { file: *file, positions, content: Rc::clone(content) };
-                runs.into_iter().map(|(arrival, number, range)| (arrival, number, symbols(range))).collect()
-            }
-        }
-    }
-
-    /// Each block of a run has its own fate; neighbours that arrive together arrive as one super-packet.
-    fn carry_blocks(
-        &mut self,
-        now: Instant,
-        receiver: usize,
-        number: u32,
-        run: Range<u64>,
-    ) -> Vec<(Instant, u32, Range<u64>)> {
-        let block_len = u64::from(self.scenario.block_len);
-        let mut arrivals: Vec<(Instant, u32, Range<u64>)> = Vec::new();
-        for (start, number) in run.clone().step_by(block_len as usize).zip(number..) {
-            let end = run.end.min(start + block_len);
-            let len = (end - start) as usize + Sizes::of(self.scenario).headers;
-            let link = &mut self.links[receiver];
-            let through = link.fits(len).then(|| link.squeeze(now, len)).flatten();
-            for arrival in through.map(|through| link.carry(through)).into_iter().flatten() {
-                match arrivals.last_mut() {
-                    Some((time, _, run)) if *time == arrival && run.end == start => run.end = end,
-                    _ => arrivals.push((arrival, number, start..end)),
-                }
-            }
-        }
-        arrivals
     }
 
     fn figures(&mut self) {
@@ -991,5 +891,35 @@ impl<'a> World<'a> {
             self.figures.dropped_packets += receiver.socket.dropped();
             self.figures.time = self.figures.time.max(receiver.outcome.last_received_at - Instant::ZERO);
         }
+    }
+}
+
+/// The star in which each receiver of a scenario has a path of its own from the sender. Nothing goes back by it: connections
+/// have their own delays and rates.
+fn star(scenario: &Scenario) -> Placed {
+    let count = scenario.receivers.len();
+    let cable = |(number, plan): (usize, &ReceiverPlan)| CablePlan {
+        from: 0,
+        to: number + 1,
+        path: plan.path,
+        narrow: plan.narrow,
+        is_counted: false,
+    };
+    Placed {
+        graph: GraphPlan {
+            forwards: vec![false; count + 1],
+            cables: scenario.receivers.iter().enumerate().map(cable).collect(),
+        },
+        sender: 0,
+        receivers: (1..=count).collect(),
+        fanout: Fanout::Multicast,
+        multicast: Multicast::Tree,
+        explicit: None,
+        local: None,
+        changes: Vec::new(),
+        starting: Duration::ZERO,
+        seal_bytes: 0,
+        timeout: Duration::MAX,
+        sample: Duration::MAX,
     }
 }

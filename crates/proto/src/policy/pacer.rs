@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use treecast_proto::Instant;
+use crate::Instant;
 
 /// The largest number of bytes that leave at once, however long nothing was sent.
 pub const BURST_BYTES: u64 = 64 * 1024;
@@ -16,6 +16,12 @@ pub fn ip_overhead(is_ipv4: bool) -> u64 {
 /// stream's, and if packets are lost, some of TCP's are lost, too.
 pub fn tcp_bytes(bytes: u64) -> u64 {
     bytes + bytes / 10
+}
+
+/// Returns the rate at which copies of packets leave, in bits a second, where a machine keeps to a rate by itself. It is a
+/// quarter more than the machine's: it only spreads the copies of a run.
+pub fn spread_bps(rate_bps: u64) -> u64 {
+    rate_bps.saturating_add(rate_bps / 4)
 }
 
 /// A pacer, which decides when the next packets may leave. In any time span, at most the rate's share of that

@@ -1,4 +1,4 @@
-//! The reference model. It computes from the scenario alone what each receiver must end up with, and compares
+//! The reference model of sessions. It computes from the scenario alone what each receiver must end up with, and compares
 //! that with what the receiver did end up with.
 
 use std::mem::discriminant;
@@ -13,6 +13,7 @@ use super::{
     receiver_node::{Fate, ReceiverNode},
     sender_node::SenderNode,
 };
+use crate::judge::Judge;
 
 /// The ways in which an object may end at a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,48 +32,69 @@ enum Expected {
     Failed,
 }
 
-/// Returns everything that is wrong with a run, one line each.
-pub(super) fn faults(
+/// Judges a run by what its hosts have come to.
+pub(super) fn judge(
+    judge: &mut Judge,
     scenario: &Scenario,
     sender: &SenderNode,
     receivers: &[Option<ReceiverNode>],
-) -> Vec<String> {
-    let mut faults = sender.complaints.clone();
+) {
+    let present = || receivers.iter().enumerate().filter_map(|(number, one)| Some((number, one.as_ref()?)));
+    judge.hear(sender.complaints.iter().cloned());
+    for (number, receiver) in present() {
+        judge.hear(receiver.complaints.iter().map(|what| format!("receiver {number}: {what}")));
+    }
     if scenario.network.is_some() {
         // What is lacking there is what is measured.
-        faults.extend(receivers.iter().flatten().flat_map(|receiver| receiver.complaints.clone()));
-        return faults;
+        return;
     }
-    if !sender.closed {
-        faults.push("the sender has not closed".to_owned());
+    judge.require(sender.closed, || "the sender has not closed".to_owned());
+    for (number, receiver) in present() {
+        judge.committed(number, receiver.storage.committed(), |index| sender.content(index as usize));
+        let has_closed = receiver.outcome.closed || receiver.dead;
+        judge.require(has_closed, || format!("receiver {number} has not closed"));
+        // Whoever goes on with a carousel later has what came before the session was cut short.
+        let goes_on = scenario.carousel.is_some() && receiver.outcome.cut_short.is_some();
+        if !receiver.dead && !goes_on {
+            judge.left(number, receiver.storage.leftovers());
+        }
+        if scenario.carousel.is_some() {
+            carousel::judge(judge, scenario, number, receiver);
+        } else {
+            judge_fates(judge, scenario.lingers(), number, receiver);
+        }
     }
-    if scenario.carousel.is_some() {
-        faults.extend(carousel::faults(scenario, sender, receivers));
-        return faults;
+    if scenario.carousel.is_none() {
+        judge_objects(judge, scenario, sender, receivers);
     }
+}
+
+/// Judges the end of each object at each receiver that the sender has counted.
+fn judge_objects(
+    judge: &mut Judge,
+    scenario: &Scenario,
+    sender: &SenderNode,
+    receivers: &[Option<ReceiverNode>],
+) {
     for index in 0..scenario.objects.len() as u32 {
         let Some(outcomes) = sender.done.get(&index) else {
-            faults.push(format!("object {index} is not done"));
+            judge.require(false, || format!("object {index} is not done"));
             continue;
         };
         for (receiver, outcome) in outcomes {
             // With the reason, which the object's end leaves out.
             let told = sender.told.get(&(index, *receiver));
             let Some(told) = told.filter(|told| discriminant(*told) == discriminant(outcome)) else {
-                faults.push(format!("receiver {}'s end with object {index} was not told", receiver.0));
+                judge.require(false, || {
+                    format!("receiver {}'s end with object {index} was not told", receiver.0)
+                });
                 continue;
             };
             if let Some(node) = &receivers[receiver.0 as usize] {
-                faults.extend(object_fault(scenario, index, *receiver, told, node));
+                judge.hear(object_fault(scenario, index, *receiver, told, node));
             }
         }
     }
-    for (number, receiver) in receivers.iter().enumerate() {
-        if let Some(receiver) = receiver {
-            faults.extend(receiver_faults(sender, scenario.lingers(), number, receiver));
-        }
-    }
-    faults
 }
 
 /// Returns what is wrong with one object at a receiver that the sender has counted.
@@ -130,36 +152,22 @@ fn expected(scenario: &Scenario, position: usize, receiver: usize) -> Expected {
     }
 }
 
-/// Returns violations of what holds for every receiver: nothing wrong has a final name, nothing is left under a
-/// temporary name, and its session has ended.
-fn receiver_faults(
-    sender: &SenderNode,
-    lingers: bool,
-    number: usize,
-    receiver: &ReceiverNode,
-) -> Vec<String> {
-    let mut faults = receiver.complaints.clone();
-    for (index, bytes) in receiver.storage.committed() {
-        if sender.content(*index as usize) != bytes.as_slice() {
-            faults.push(format!("object {index} is wrong at receiver {number}"));
-        }
-        if receiver.outcome.fates.get(index) != Some(&Fate::Received) && !receiver.dead {
-            faults.push(format!("object {index} is committed at receiver {number}, which was not told"));
-        }
+/// Judges that a receiver was told of the end of exactly those objects that it has.
+fn judge_fates(judge: &mut Judge, lingers: bool, number: usize, receiver: &ReceiverNode) {
+    let (fates, committed) = (&receiver.outcome.fates, receiver.storage.committed());
+    for index in committed.keys() {
+        let is_told = fates.get(index) == Some(&Fate::Received) || receiver.dead;
+        judge.require(is_told, || {
+            format!("object {index} is committed at receiver {number}, which was not told")
+        });
     }
-    for (index, fate) in &receiver.outcome.fates {
-        if *fate == Fate::Received && !receiver.storage.committed().contains_key(index) {
-            faults.push(format!("object {index} is said to be at receiver {number} and is not"));
-        }
+    for (index, _) in fates.iter().filter(|(_, fate)| **fate == Fate::Received) {
+        judge.require(committed.contains_key(index), || {
+            format!("object {index} is said to be at receiver {number} and is not")
+        });
     }
-    if lingers && receiver.outcome.fates.values().any(Fate::is_by_the_session_s_end) {
-        faults.push(format!("receiver {number} has waited for the session's end instead of a Retx-Reject"));
-    }
-    if !receiver.dead && !receiver.outcome.closed {
-        faults.push(format!("receiver {number} has not closed"));
-    }
-    if !receiver.dead && receiver.storage.leftovers() > 0 {
-        faults.push(format!("receiver {number} has left temporary files behind"));
-    }
-    faults
+    let waits = lingers && fates.values().any(Fate::is_by_the_session_s_end);
+    judge.require(!waits, || {
+        format!("receiver {number} has waited for the session's end instead of a Retx-Reject")
+    });
 }

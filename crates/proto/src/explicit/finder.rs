@@ -1,35 +1,105 @@
-//! The machine that decides which packets go to which receivers: MEADcast's sender, which discovers routers, or
-//! Xcast's, with which routers may register.
+//! Finds receivers that can share packets: MEADcast's sender, which asks for routers, or Xcast's, with which routers may
+//! register. Whoever sends packets with lists runs one of them by the same calls.
 
-use std::{fmt, net::Ipv6Addr};
+use std::{fmt, net::Ipv6Addr, time::Duration};
 
-use treecast_host::interface::is_on_link;
-use treecast_proto::{
-    Instant, Step,
-    explicit::{
-        mead::{
-            sender::{Counters, Event, Input, Lost, Request, Sender},
-            tree::Tree,
-        },
-        xcast::sender as xcast,
-    },
+use treecast_wire::{
+    icmpv6::Cause,
+    ipv6::{self, next_header},
+    mead::{Header, Map, Options, Proof},
+    xcast::{self as wire, Registration},
 };
-use treecast_wire::{icmpv6::Cause, xcast::Registration};
 
-use super::raw::{Failure, Response, RoutingHeader};
+use super::{
+    list_proof::{self, Listed},
+    lists::Form,
+    mead::{
+        sender::{Counters, Event, Input, Lost, Request, Sender},
+        tree::Tree,
+    },
+    xcast::sender as xcast,
+};
+use crate::{Instant, Step};
 
-pub(crate) enum Machine {
+/// The time before a session's first discovery: receivers that come together are asked about together.
+pub const DISCOVERY_DELAY: Duration = Duration::from_millis(50);
+
+/// The time for which a session gathers responses. Nobody waits for them, for everybody is served meanwhile.
+pub const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time from one discovery of a session to its next one (meadcast-thesis-2024, listing A.3).
+pub const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The largest number of requests that a session sends in a second: the default of `treecast mead`.
+pub const REQUESTS_PER_SECOND: u32 = 1000;
+
+/// The machine of MEADcast or of Xcast that says which receivers share packets.
+pub enum Finder {
     Mead(Box<Sender>),
     Xcast(Box<xcast::Sender>),
 }
 
-impl fmt::Debug for Machine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Machine")
+/// A router's response to a discovery request.
+#[derive(Debug)]
+pub struct Response {
+    /// The router, by the source of its packet.
+    pub router: Ipv6Addr,
+    pub header: Header,
+    pub proof: Option<Proof>,
+    /// The group that the router offers.
+    pub group: Option<Ipv6Addr>,
+}
+
+/// A packet that did not arrive, by an ICMPv6 error.
+#[derive(Debug)]
+pub struct Failure {
+    pub cause: Cause,
+    pub destination: Ipv6Addr,
+    /// The length of the packet in bytes, with its IPv6 header.
+    pub len: usize,
+    /// The routing header of the packet, if it had one.
+    pub header: Option<RoutingHeader>,
+    /// The UDP port that a packet without a routing header was for.
+    pub port: Option<u16>,
+}
+
+/// The routing header of a packet that a sender has sent.
+#[derive(Debug)]
+pub enum RoutingHeader {
+    Mead(Header),
+    Xcast(wire::Header),
+}
+
+impl Request {
+    /// Returns the request as it leaves. `epoch` is that of address lists' proofs.
+    pub fn packet(&self, form: &Form, epoch: u64) -> Vec<u8> {
+        let Self { receiver, nonce, group } = *self;
+        let Form { source, dialect, key, .. } = *form;
+        let listed = Listed {
+            kind: list_proof::Kind::Request,
+            source,
+            group: group.unwrap_or(Ipv6Addr::UNSPECIFIED),
+            routers: Map::EMPTY,
+            addresses: &[receiver],
+        };
+        let list_proof = key.map(|key| key.prove(epoch, &listed));
+        let options = Options { nonce, group, list_proof, ..Options::default() }.to_bytes(next_header::NONE);
+        let mut header = Header::request(receiver);
+        if !options.is_empty() {
+            header.next_header = next_header::DESTINATION_OPTIONS;
+        }
+        let header = header.to_bytes(dialect);
+        ipv6::Header::new(source, receiver, next_header::ROUTING).packet(&[&header, &options])
     }
 }
 
-impl Machine {
+impl fmt::Debug for Finder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Finder")
+    }
+}
+
+impl Finder {
     /// Notes that programs have something to send.
     pub fn note_traffic(&mut self, now: Instant) {
         if let Self::Mead(sender) = self {
@@ -37,7 +107,14 @@ impl Machine {
         }
     }
 
-    pub fn join(&mut self, now: Instant, receiver: Ipv6Addr, port: u16) {
+    /// Adds a receiver. `is_on_link` says whether an address is on the sender's own link.
+    pub fn join(
+        &mut self,
+        now: Instant,
+        receiver: Ipv6Addr,
+        port: u16,
+        is_on_link: impl FnOnce(Ipv6Addr) -> bool,
+    ) {
         match self {
             Self::Mead(sender) => sender.handle(now, Input::Join(receiver, port)),
             Self::Xcast(sender) => {
@@ -58,8 +135,7 @@ impl Machine {
 
     pub fn respond(&mut self, now: Instant, response: &Response) {
         if let Self::Mead(sender) = self {
-            let Response { router, header, proof, group } = response;
-            let (router, proof, group) = (*router, *proof, *group);
+            let Response { router, ref header, proof, group } = *response;
             sender.handle(now, Input::Response { router, header, proof, group });
         }
     }
@@ -119,7 +195,7 @@ impl Machine {
         }
     }
 
-    /// The tree that the last discovery has found.
+    /// The tree that the last discovery has found. `None` with Xcast.
     pub fn tree(&self) -> Option<&Tree> {
         if let Self::Mead(sender) = self { Some(sender.tree()) } else { None }
     }
