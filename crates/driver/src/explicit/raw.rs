@@ -28,7 +28,7 @@ const BATCH: usize = 64;
 /// Longer than any response or error.
 const MAX_RESPONSE_LEN: usize = 2048;
 
-/// What a sender needs to have room for between two of the kernel's turns.
+/// Size of a sender's socket buffers, in bytes: room for what comes between two of the kernel's turns.
 pub(super) const BUFFER_BYTES: usize = 4 << 20;
 
 /// Sends packets that are whole from the IPv6 header on; the kernel routes them by their destination.
@@ -114,7 +114,7 @@ pub(crate) struct ResponseSocket {
     dialect: Dialect,
 }
 
-/// What a router said.
+/// A response of a router.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub router: Ipv6Addr,
@@ -169,7 +169,7 @@ pub(crate) struct ErrorSocket {
     dialect: Dialect,
 }
 
-/// A packet that did not arrive, and who says so.
+/// A packet that did not arrive, and the host that reports it.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub cause: Cause,
@@ -251,7 +251,7 @@ fn listen(next_header: u8, address: Ipv6Addr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// What has come, and from whom; none when there is nothing now.
+/// The next message, and its sender. `None` when there is none now.
 fn receive<'a>(
     socket: &Socket,
     buffer: &'a mut [u8; MAX_RESPONSE_LEN],
