@@ -37,13 +37,13 @@ use crate::{
 /// Receivers that come together are asked about together.
 const DELAY: Duration = Duration::from_millis(50);
 
-/// For how long responses are gathered: nobody waits for them, for everybody is served meanwhile.
+/// The time for which responses are gathered. Nobody waits for them, because everybody is served meanwhile.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// No more than `treecast mead` sends.
 const REQUESTS_PER_SECOND: u32 = 1000;
 
-/// From one discovery to the next (meadcast-thesis-2024, listing A.3).
+/// Time between two discoveries (meadcast-thesis-2024, listing A.3).
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Finds lists of receivers that could share packets.
@@ -56,13 +56,13 @@ pub(crate) struct Discovery {
     heeds_marks: bool,
     /// Says who is in which list; none before there is anybody.
     machine: Option<Machine>,
-    /// Who has which address; the first who has one is served by lists.
+    /// The receivers at each address. The first of them is served by lists.
     hosts: BTreeMap<Ipv6Addr, Vec<(u32, u16)>>,
     lists: Vec<List>,
     has_news: bool,
     /// `None` without a domain's key, and once the user has been warned.
     key_watch: Option<KeyWatch>,
-    /// What the user should know ...
+    /// Warnings for the user ...
     warnings: Vec<String>,
     /// ... and about which ways.
     narrow: Vec<NarrowWay>,
