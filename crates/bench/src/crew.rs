@@ -34,8 +34,8 @@ impl Crew {
         self.wait_ready()
     }
 
-    /// Has every client of the stage do the same at the same time, and returns how long it takes until all are done. `worker`
-    /// gives the arguments for a client with this empty folder, which is empty again afterwards.
+    /// Makes every client of the stage do the same at the same time, and returns how long it takes until all are
+    /// done. `worker` gives the arguments for a client with this empty folder, which is empty again afterwards.
     pub fn measure(stage: &Stage, worker: impl Fn(&Path) -> Vec<String>) -> Result<Duration> {
         let mut crew = Self::default();
         for client in stage.clients() {

@@ -65,7 +65,7 @@ fn network(stage: &Stage) -> Result<Duration> {
     crew.go(&stage.lab.stop)
 }
 
-/// Has every receiver write this many bytes to a file at the same time.
+/// Makes every receiver write this many bytes to a file at the same time.
 pub(super) fn write(stage: &Stage, bytes: u64) -> Result<Duration> {
     Crew::measure(stage, |folder| {
         vec!["write".into(), folder.join("written").to_string_lossy().into(), bytes.to_string()]

@@ -54,7 +54,7 @@ pub struct Scope {
     pub receivers: u32,
     /// Size of the file, in bytes.
     pub bytes: u64,
-    /// How many times each measurement is made; medians count.
+    /// The number of times that each measurement is made. Medians count.
     pub runs: u32,
     /// A memory-backed folder for the files.
     pub folder: PathBuf,

@@ -24,7 +24,7 @@ const RATES: [u32; 5] = [1, 10, 100, 1000, 10_000];
 const MAX_DEVIATION: f64 = 0.001;
 /// The longest lateness of 99 % of the packets, in microseconds.
 const MAX_P99_US: f64 = 1000.0;
-/// How many times as fast as the other tools the generator must be.
+/// The least rate of the generator, as a multiple of that of the fastest other tool.
 const WANTED_RATIO: f64 = 2.0;
 
 /// UDP payload of each packet, in bytes. sockperf needs 14, our packet 32.
@@ -37,7 +37,7 @@ const PORT: &str = "4321";
 /// The measurements of the load generator.
 #[derive(Debug, Clone)]
 pub struct Scope {
-    /// How many times each highest rate is measured; medians count.
+    /// The number of times that each highest rate is measured. Medians count.
     pub runs: u32,
     /// Length of each measurement, in whole seconds.
     pub seconds: u32,
@@ -53,7 +53,7 @@ pub struct Report {
     pub missing: Vec<String>,
 }
 
-/// What became of one rate.
+/// The measurement of one rate.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Rate {
     pub asked_pps: f64,
@@ -117,7 +117,7 @@ pub fn measure(scope: &Scope, stop: Stop, tell: Tell) -> Result<Report> {
     Ok(report)
 }
 
-/// Has the load generator send in the sender's node. Returns what it tells.
+/// Makes the load generator send in the sender's node. Returns what it tells.
 fn generate(lab: &OwnLab, options: &[&str]) -> Result<Value> {
     let mut command = on_processor(0, &std::env::current_exe()?.to_string_lossy());
     command.args([
@@ -278,7 +278,7 @@ impl Fastest {
 }
 
 impl Report {
-    /// How many times as fast as the fastest other tool the generator is. `None` if there is no other tool.
+    /// The generator's rate as a multiple of that of the fastest other tool. `None` if there is no other tool.
     pub fn ratio(&self) -> Option<f64> {
         let best = |is_ours: bool| {
             let tools = self.fastest.iter().filter(|tool| tool.is_ours == is_ours).map(Fastest::median);

@@ -24,8 +24,8 @@ use super::{
 /// The result of one session.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ours {
-    /// For each receiver, the seconds from the start, when all receivers are there, until it has the file
-    /// verified and named.
+    /// The seconds of each receiver from the start, when all receivers are there, until it has the file verified and
+    /// named.
     pub seconds: Vec<f64>,
     /// The seconds from the start until the sender knows that all receivers have the file.
     pub sender_seconds: f64,

@@ -39,9 +39,9 @@ const SLICES_A_SECOND: u32 = 4;
 /// The measurements of the router.
 #[derive(Debug, Clone)]
 pub struct Scope {
-    /// How many times each measurement is made; medians count.
+    /// The number of times that each measurement is made. Medians count.
     pub runs: u32,
-    /// How long each measurement takes.
+    /// The time that each measurement takes.
     pub slice: Duration,
     /// Number of receivers, each on a link of its own.
     pub receivers: u32,

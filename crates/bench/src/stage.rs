@@ -16,7 +16,7 @@ use super::Tell;
 /// The result of a measurement. An error is one line for a person.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// A network that is gone when dropped, and who may end the bench in it.
+/// A network that is gone when dropped, and the order to stop that may end the bench in it.
 pub struct OwnLab {
     lab: Option<Lab>,
     pub stop: Stop,

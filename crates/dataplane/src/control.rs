@@ -135,7 +135,7 @@ impl Place<'_> {
 #[derive(Debug)]
 pub struct Server {
     listener: UnixListener,
-    /// To be removed at the end.
+    /// The path of a socket that is to be removed at the end.
     path: Option<PathBuf>,
     clients: BTreeMap<u64, Client>,
     next_token: u64,

@@ -1,4 +1,4 @@
-//! What a node does that forwards packets for others.
+//! The data plane of a node that forwards packets for others.
 //!
 //! [`mroute`] is the multicast routing daemon, which tells the kernel what to forward. [`explicit`] is the
 //! router for MEADcast and Xcast, which forwards with an eBPF program. The machines of `treecast-proto` make

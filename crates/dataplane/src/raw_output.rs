@@ -9,7 +9,7 @@ use socket2::Socket;
 use treecast_host::raw;
 use treecast_wire::ipv6;
 
-/// What waits to leave; beyond it, packets are lost as on a link.
+/// The most bytes that wait to leave. Beyond it, packets are lost as on a link.
 const BUFFER_BYTES: usize = 4 << 20;
 
 pub struct RawOutput(Socket);

@@ -1,10 +1,10 @@
-//! A finding: what is wrong, who or what is to blame, what follows for a session, and what to do.
+//! A finding: the fault, what is to blame for it, what follows for a session, and what to do.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
 
-/// What is wrong. The names are those of `docs/doctor.md` and of the JSON output.
+/// The fault. The names are those of `docs/doctor.md` and of the JSON output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -72,7 +72,7 @@ pub enum Kind {
     Unread,
 }
 
-/// How bad it is.
+/// The weight of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
@@ -82,7 +82,7 @@ pub enum Level {
     Remark,
 }
 
-/// Who or what is to blame.
+/// The part that is to blame.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "who", rename_all = "kebab-case")]
 pub enum Blame {
@@ -124,7 +124,7 @@ impl fmt::Display for Blame {
     }
 }
 
-/// What follows for a session.
+/// The consequence for a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Advice {
@@ -156,10 +156,10 @@ pub struct Finding {
     pub kind: Kind,
     pub level: Level,
     pub blame: Blame,
-    /// What was seen. Several observations of the same thing are joined.
+    /// The observation. Several observations of the same thing are joined.
     pub seen: String,
     pub advice: Advice,
-    /// What to do.
+    /// The remedy, in words.
     pub todo: String,
 }
 
@@ -201,7 +201,7 @@ pub fn joined(findings: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
     all
 }
 
-/// What usually follows for a session.
+/// The usual consequence of a fault for a session.
 fn advice(kind: Kind) -> Advice {
     match kind {
         Kind::NoInterface => Advice::Nothing,
@@ -234,7 +234,7 @@ fn advice(kind: Kind) -> Advice {
     }
 }
 
-/// What to do about it.
+/// The remedy for a fault, in words.
 fn todo(kind: Kind) -> String {
     let text = match kind {
         Kind::NoInterface => "bring an interface up, and give it an address: `ip link set IF up`",

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-/// Why an autonomous system has no GLOP groups.
+/// The reason why an autonomous system has no GLOP groups.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NoGlop {
     /// AS 0 is reserved (RFC 7607).

@@ -19,7 +19,8 @@ pub struct Packet<'a> {
     pub hop_limit: u8,
     /// The number of the protocol behind all IPv6 extension headers.
     pub protocol: u8,
-    /// What follows the headers, as far as it is there. It may be cut, and padding of the frame is left out.
+    /// The bytes that follow the headers, as far as they are there. They may be cut, and padding of the frame is left
+    /// out.
     pub payload: &'a [u8],
 }
 

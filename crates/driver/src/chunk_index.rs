@@ -34,7 +34,8 @@ impl Cutter {
         Self { average: average as usize, rest: Vec::new() }
     }
 
-    /// Has `read` read the next bytes, `len` at most. Returns how many they are. They are cut with what comes next.
+    /// Lets `read` read the next bytes, `len` at most, and returns their number. They are cut with the bytes that
+    /// come next.
     ///
     /// # Errors
     /// The error of `read`.
@@ -105,7 +106,7 @@ impl IndexWriter {
 pub(crate) struct ChunkIndex {
     average: u32,
     size: u64,
-    /// In the order of the object.
+    /// The chunks, in the order of the object.
     chunks: Vec<Chunk>,
     /// Numbers of the chunks, by hash. Those of equal chunks are in order.
     by_hash: Vec<u32>,
@@ -161,7 +162,7 @@ impl ChunkIndex {
         len < self.average as usize / SPREAD
     }
 
-    /// What cuts another version as this object was cut.
+    /// A cutter that cuts another version as this object was cut.
     pub fn cutter(&self) -> Cutter {
         Cutter::new(self.average)
     }

@@ -124,7 +124,7 @@ impl Decoder {
     }
 }
 
-/// What a compressed segment says of itself.
+/// The figures in the head of a compressed segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     kind: u8,
@@ -141,7 +141,7 @@ impl Head {
         (looks_so && has_room).then_some(Self { kind, content_len })
     }
 
-    /// Where in the segment its content is.
+    /// The range of the segment that holds its content.
     pub fn content(self) -> Range<usize> {
         HEAD_LEN..HEAD_LEN + self.content_len
     }
@@ -153,7 +153,7 @@ fn without_zeros(segment: &[u8]) -> &[u8] {
     &segment[..segment.len() - zeros]
 }
 
-/// What a segment was, if it was another.
+/// The segment as it was before compression. `None` if it was sent as it is.
 #[cfg(test)]
 pub(crate) fn decoded(sent: &[u8]) -> io::Result<Option<Vec<u8>>> {
     let Some(head) = Head::of(sent, sent.len()) else { return Ok(None) };

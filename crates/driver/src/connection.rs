@@ -30,22 +30,22 @@ pub use treecast_proto::policy::KEEPALIVE;
 /// Output beyond this is not accepted before some is written: what one connection may hold in memory.
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 
-/// How often [`Connection::part`] reads in one call, each time up to one packet of the longest kind.
+/// The most reads of one call of [`Connection::part`], each of up to one packet of the longest kind.
 const PARTING_READS: usize = 64;
 
-/// How an alert of TLS begins (RFC 8446, 5.1), the answer of a secure sender to whoever takes it for a plain one.
+/// The first bytes of a TLS alert (RFC 8446, 5.1). A secure sender answers with one if it is taken for a plain one.
 const TLS_ALERT: [u8; 2] = [21, 3];
 
-/// How long the other side may stay silent on the TCP level before the connection counts as lost: as long as the sender
-/// gives a receiver that says nothing. With 20 s and a probe every 5 s,
-/// 20 % loss each way would end one idle connection in 20, that of a receiver that only waits for the others:
-/// a probe gets no answer with probability 0.36, and three were enough.
+/// The time that the other side may stay silent on the TCP level before the connection counts as lost. It is as long
+/// as the sender gives a receiver that says nothing. With 20 s and a probe every 5 s, 20 % loss each way would end
+/// one idle connection in 20, that of a receiver that only waits for the others: a probe gets no answer with
+/// probability 0.36, and three were enough.
 const LOST_AFTER: Duration = Duration::from_secs(120);
 
 /// The longest segment of a control connection, in bytes: what an IPv6 packet of 1,500 bytes has room for.
 const MAX_SEGMENT_BYTES: u32 = 1_440;
 
-/// How often an idle connection is probed.
+/// Time between two probes of an idle connection.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The longest that the kernel waits until it sends again what was lost. It doubles its wait with each loss in a row
@@ -72,8 +72,9 @@ const TCP_DELACK_MAX_US: i32 = 46;
 pub enum ConnectionError {
     #[error("the other side closed the connection")]
     Closed,
-    /// The connection ended without TLS's end mark (close_notify): the other side was killed, or somebody on the path has
-    /// cut it. The kernel of who was killed resets the connection if something there was unread, and closes it if not.
+    /// The connection ended without TLS's end mark (close_notify): the other side was killed, or somebody on the path
+    /// has cut it. The kernel of a process that was killed resets the connection if something there was unread, and
+    /// closes it if not.
     #[error("the connection was cut off")]
     CutOff,
     #[error(transparent)]
@@ -117,7 +118,7 @@ pub struct Connection {
     peer: SocketAddr,
     max_payload: usize,
     input: Vec<u8>,
-    /// Where in `input` the next packet starts.
+    /// The position in `input` at which the next packet starts.
     parsed: usize,
     output: Vec<u8>,
     written: usize,
@@ -126,7 +127,7 @@ pub struct Connection {
     pulse: Pulse,
 }
 
-/// How far a connection has come that ends with a last word ([`Connection::part`]).
+/// The state of a connection that ends with a last word ([`Connection::part`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parting {
     /// Something still has to be written, or is on its way.
@@ -399,8 +400,9 @@ impl AsFd for Connection {
     }
 }
 
-/// Has the kernel soon repeat what is lost on the connections that a sender's `listener` accepts. They inherit the option.
-/// Set after the handshake, it would come too late for the first flight, whose timeout the handshake has determined.
+/// Lets the kernel soon repeat what is lost on the connections that a sender's `listener` accepts. They inherit the
+/// option. Set after the handshake, it would come too late for the first flight, whose timeout the handshake has
+/// determined.
 ///
 /// Only what the sender writes has to be fast. A receiver that leaves a broken connection must not have the rest of what it
 /// wrote there sent for any longer.

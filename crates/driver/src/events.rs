@@ -122,7 +122,7 @@ pub(crate) mod as_path_text {
     }
 }
 
-/// What failed and why, as a list of objects with `name` and `reason`.
+/// Failures as a list of objects with `name` and `reason`.
 pub(crate) mod as_reasons {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -37,7 +37,7 @@ pub enum Hindrance {
     Unheard,
     /// Retransmissions wait until the receiver's connection takes more.
     Connection,
-    /// This share of the recent bytes had to be sent again.
+    /// The share of the recent bytes that had to be sent again.
     Loss(f64),
     /// The receiver came late or came back, and still gets what was sent before.
     CatchingUp,
@@ -69,7 +69,7 @@ impl Holder {
     }
 }
 
-/// What can be seen of one that is behind. Rates are those of the last seconds.
+/// The observable state of a receiver that is behind. Rates are those of the last seconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Symptoms {
     pub silent: Duration,

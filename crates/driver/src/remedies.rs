@@ -18,7 +18,7 @@ pub const NOT_LISTED: &str = "to the allow list";
 /// The receiver needs a key that lasts longer than a session.
 pub const OWN_KEY: &str = "`treecast keys new`";
 
-/// There are too many receivers at one address.
+/// Too many receivers are at one address.
 pub const PER_ADDRESS: &str = "there already from its address";
 
 /// A receiver has heard nothing for as long as it waits.
@@ -39,7 +39,7 @@ pub const FEWER_ADDRESSES: &str = "or put fewer addresses into a packet";
 /// No router has the domain's key.
 pub const ROUTER_KEY: &str = "give them this one";
 
-/// More comes into a folder than is sent.
+/// Files come into a folder faster than they are sent.
 pub const SPOOL_FULL: &str = "the feed comes faster than it is sent";
 
 /// The line for an interface that was taken although others would do as well, towards these hosts. `None` where there was no choice.

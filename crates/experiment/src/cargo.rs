@@ -1,4 +1,4 @@
-//! What a run delivers: one file, or a feed of many.
+//! The cargo of a run: one file, or a feed of many.
 
 use std::{
     io,

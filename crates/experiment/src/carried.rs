@@ -68,7 +68,8 @@ impl Carried {
         Ok(carried)
     }
 
-    /// What a simulated run carried, by samples that began `before` its first one. What comes to the sender is not counted there.
+    /// The bytes that a simulated run carried, by samples that began `before` its first one. What comes to the sender
+    /// is not counted there.
     pub fn of_samples(samples: &[Sample], before: Duration) -> Self {
         let points = |bytes: fn(&Sample) -> u64| {
             let pairs = samples.windows(2).filter(|pair| pair[1].at > pair[0].at);

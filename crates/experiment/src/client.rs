@@ -40,7 +40,7 @@ pub struct Client<'a> {
     pub may_lack: bool,
     /// Whether another session follows when one is over before the client had a part in it.
     pub sessions_follow: bool,
-    /// How long the client waits before it starts, counted from when the clients can start.
+    /// The time that the client waits before it starts, counted from when the clients can start.
     pub wait: Duration,
     pub fate: Fate,
 }
@@ -59,9 +59,9 @@ pub struct Fared {
     pub started: Option<Duration>,
     pub finished: Option<Duration>,
     pub failure: Option<String>,
-    /// How often the client's program was started.
+    /// The number of times that the client's program was started.
     pub attempts: u32,
-    /// When and why each attempt failed, except the last one.
+    /// The time and the reason of each failed attempt, except the last one.
     pub earlier: Vec<(Duration, String)>,
     pub ended: Ended,
     pub told: Told,
@@ -197,7 +197,7 @@ impl Fared {
 /// The exit code of `treecast receive` when some files did not come.
 const SOME_FAILED: i32 = 3;
 
-/// How often a client tries, each time in another session.
+/// The most tries of a client, each in another session.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// The reason that is given for a client that has no copy when the run ends.

@@ -14,20 +14,20 @@ use std::{
 
 use crate::site::{Site, enter};
 
-/// How often it is looked whether something has come.
+/// Time between two looks whether something has come.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The kernel counters of all receivers of a run.
 pub struct Ears(Vec<File>);
 
-/// When each receiver got packets since the beginning.
+/// The times at which each receiver got packets since the beginning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heard(Vec<Ear>);
 
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Ear {
     datagrams: u64,
-    /// When the last ones came.
+    /// The time at which the last ones came.
     last: Option<Duration>,
     /// The longest time between two, and when each such time began.
     gaps: Vec<(Duration, Duration)>,

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-/// Why an experiment did not start, or could not go on. One line each.
+/// The reason why an experiment did not start, or could not go on. One line each.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("an experiment builds a network of namespaces, which needs root: run it with sudo")]

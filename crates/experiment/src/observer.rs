@@ -65,10 +65,10 @@ pub struct Finished<'a> {
     pub sentence: &'a str,
     /// The values of the whole run, by measure.
     pub measures: &'a BTreeMap<String, Option<f64>>,
-    /// Why this machine limited the run, and not the network.
+    /// The reason why this machine limited the run, and not the network.
     pub saturated: Option<&'a str>,
     pub cut_short: bool,
-    /// Why the program refused to do what the run asks of it.
+    /// The reason why the program refused to do what the run asks of it.
     pub refused: Option<&'a str>,
 }
 

@@ -154,7 +154,8 @@ fn none() -> Command {
     Command::new("false")
 }
 
-/// As the paper's prototype: one object behind the other, and no more time than the factor gives.
+/// The options of a feed as in the paper's prototype: one object behind the other, and no more time than the factor
+/// gives.
 fn feed_options(feed: &PlannedFeed) -> [String; 8] {
     let configuration = &feed.configuration;
     let (factor, priority) = (configuration.factor.to_string(), configuration.priority.name());

@@ -32,10 +32,10 @@ pub fn name_of_link(link: &str) -> String {
 pub struct Record {
     run: RunId,
     pub origin: Instant,
-    /// In the topology's order; behind them the links whose load is recorded.
+    /// The nodes in the topology's order. Behind them are the links whose load is recorded.
     nodes: Vec<(String, NodeId)>,
     machine: NodeId,
-    /// How long was waited in vain for the machine to calm down.
+    /// The time that was waited in vain for the machine to calm down.
     unsettled: Option<Duration>,
 }
 

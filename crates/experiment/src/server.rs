@@ -22,7 +22,7 @@ use crate::{
 
 /// The time between two looks whether the server is ready.
 pub const POLL: Duration = Duration::from_millis(5);
-/// How long a server may take to leave after it was asked to.
+/// The time that a server may take to leave after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
 /// A server that ends so soon after its start, and with an error, is not started again.
 const TOO_SOON: Duration = Duration::from_secs(1);

@@ -18,9 +18,9 @@ pub struct Sessions {
 struct State {
     /// The last session that has started; 0 before the first.
     current: u32,
-    /// How many more the current session takes.
+    /// The number of further clients that the current session takes.
     places: usize,
-    /// How many wait for the next.
+    /// The number of clients that wait for the next.
     waiting: usize,
     /// The last session that is over.
     ended: u32,

@@ -10,7 +10,7 @@ use std::{
 };
 
 const WINDOW: Duration = Duration::from_millis(500);
-/// How much busier than the baseline is still quiet.
+/// The share by which a quiet machine may be busier than the baseline.
 const TOLERANCE: f64 = 0.05;
 
 /// The share of this machine's processors that is busy when nothing runs, from 0 to 1.

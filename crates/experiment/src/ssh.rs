@@ -12,11 +12,11 @@ use std::{
 
 /// The port of the server in its namespace.
 pub const PORT: u16 = 4022;
-/// What the host key belongs to, whatever the address.
+/// The name that the host key belongs to, whatever the address.
 const HOST_ALIAS: &str = "treecast-experiment";
 /// sshd must be called by its whole path.
 const SSHD: &str = "/usr/sbin/sshd";
-/// Where sshd confines its unprivileged part; Debian makes it when the service starts.
+/// The folder in which sshd confines its unprivileged part. Debian makes it when the service starts.
 const CONFINEMENT: &str = "/run/sshd";
 
 /// The keys and configuration for one experiment, in a folder of its own.

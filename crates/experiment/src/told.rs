@@ -23,7 +23,7 @@ pub struct Told {
     pub local: Option<LocalProgress>,
     /// The most receivers and groups that have reported to the client at one time.
     pub most_served: u64,
-    /// Why the client has no copy.
+    /// The reason why the client has no copy.
     pub failure: Option<String>,
     /// The objects that have begun.
     pub objects: Vec<ToldObject>,
@@ -37,7 +37,7 @@ pub struct ToldObject {
     pub finished: Option<f64>,
 }
 
-/// What a sender's programs tell. Packets are those of objects, and count once for all their receivers.
+/// The counts that a sender's programs tell. Packets are those of objects, and count once for all their receivers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToldSender {
     /// Packets and messages of the sessions before the current one.

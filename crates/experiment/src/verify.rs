@@ -24,7 +24,7 @@ pub fn digest(path: &Path) -> io::Result<Digest> {
     }
 }
 
-/// How a copy differs from its source.
+/// The difference of a copy from its source.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     #[error("no copy")]

@@ -48,7 +48,7 @@ fn at_both_sites(parameters: &Parameters) -> [Parameters; 2] {
     })
 }
 
-/// What the experiment is going to measure.
+/// The vocabulary for what the experiment is going to measure.
 fn vocabulary(experiment: &Experiment, plan: &Plan) -> Vocabulary {
     let of_workload: &[(&str, &str)] = match &experiment.workload {
         Workload::Files(_) => session::MEASURES,

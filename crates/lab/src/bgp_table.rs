@@ -1,4 +1,4 @@
-//! What a router's bgpd knows.
+//! The BGP table of a router's bgpd.
 
 use std::io;
 use std::path::PathBuf;

@@ -14,7 +14,7 @@ use treecast_measure::plot::escape;
 
 use crate::topology::{Loss, Network, NetworkKind, Quality, Role, Topology};
 
-/// How much larger a picture is shown than it is laid out, so that small networks are easy to read.
+/// The factor by which a picture is shown larger than it is laid out, so that small networks are easy to read.
 const SCALE: f64 = 1.4;
 
 /// Draws `topology` as a self-contained SVG document.

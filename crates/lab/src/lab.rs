@@ -280,7 +280,7 @@ impl Lab {
     }
 }
 
-/// What is done when a program is started.
+/// The start of a program, in words.
 fn starting(command: &Command, node: &str) -> String {
     let program = command.get_program().to_string_lossy();
     format!("start {program} in {node} (is it installed, and may it be run?)")

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::routes::Routing;
 use crate::state;
 
-/// How a lab is built.
+/// Options for building a lab.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The folder where the lab is recorded. Whoever looks for the lab needs the same folder.

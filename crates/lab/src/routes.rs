@@ -324,7 +324,7 @@ fn common_length(entries: &[Entry]) -> u8 {
 mod tests {
     use super::*;
 
-    /// Where `table` sends `address`, by the longest prefix.
+    /// The hop to which `table` sends `address`, by the longest prefix.
     fn look_up(table: &[Entry], address: u128) -> Option<usize> {
         let holds = |entry: &&Entry| entry.length == 0 || (entry.bits ^ address) >> (128 - entry.length) == 0;
         table.iter().filter(holds).max_by_key(|entry| entry.length).map(|entry| entry.hop)

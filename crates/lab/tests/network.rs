@@ -188,7 +188,7 @@ fn a_super_packet_is_lost_datagram_by_datagram() {
     assert!((300..500).contains(&dropped), "{dropped} of 800");
 }
 
-/// What the machine saves by super-packets must not be lost at a limit, nor must the limit count less.
+/// A limit must not undo what the machine saves by super-packets, nor must it count less for them.
 #[test]
 fn a_super_packet_passes_a_limit_whole() {
     let lab = TestLab::parse("tree:levels=1,clients=1,rate=200M", "whole");

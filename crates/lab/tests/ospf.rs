@@ -32,7 +32,7 @@ nodes = ["r1", "a"]
 nodes = ["r3", "b"]
 "#;
 
-/// What crosses two routers, and not three.
+/// The hop limit of a packet that crosses two routers, and not three.
 const SHORT_WAY: u32 = 3;
 
 /// Longer than routes take to change, also on a machine that has more to do.
@@ -49,7 +49,7 @@ fn network(lab: &Lab, node: &str) -> u64 {
     fs::metadata(Path::new("/run/netns").join(namespace)).unwrap().ino()
 }
 
-/// What runs in these networks, by name.
+/// The programs that run in these networks, by name.
 fn programs_in(networks: &[u64]) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten().map(|process| process.path());
     let is_inside = |process: &PathBuf| {

@@ -32,7 +32,7 @@ nodes = ["server0", "router0"]
 delay = "10ms"
 "#;
 
-/// What stands in [`CAMPUS`], what somebody writes instead, and what is said then.
+/// The text in [`CAMPUS`], the text that somebody writes instead, and the error that follows.
 const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "like = \"gigabit\"",

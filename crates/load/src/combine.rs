@@ -46,7 +46,7 @@ pub struct HostSummary {
     pub warnings: Vec<String>,
 }
 
-/// What one receiver heard of one session of one sender.
+/// The packets that one receiver heard of one session of one sender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// The host of the sender. `None` if no host has reported this session.
@@ -82,7 +82,7 @@ pub struct GroupMetrics {
     pub correlation: Correlation,
 }
 
-/// Where the packets of one session were lost. Each packet counts once, however many receivers lack it.
+/// The places where the packets of one session were lost. Each packet counts once, however many receivers lack it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Correlation {
     /// Lost at all receivers, of which there are at least two: at the sender's side, or in a switch that all share.
@@ -440,7 +440,7 @@ mod tests {
         }
     }
 
-    /// What a receiver heard of the sender of a host, up to packet `expected`.
+    /// Notes what a receiver heard of the sender of a host, up to packet `expected`.
     fn hear(receiver: &mut HostReport, sender: &HostReport, expected: u64, lost: &[(u64, u64)]) {
         let count = lost.iter().map(|(first, last)| last - first + 1).sum();
         let mut rate = RateLosses { expected, lost: count, ..RateLosses::default() };

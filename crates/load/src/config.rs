@@ -1,4 +1,4 @@
-//! What a host is to do in a run.
+//! The configuration of a host's part in a run.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -36,13 +36,13 @@ pub struct RunConfig {
     pub loops_back: bool,
     /// The time from the start until the first packet, in which others get ready.
     pub lead: Duration,
-    /// What the host sends. `None`: nothing.
+    /// The host's part as a sender. `None`: it sends nothing.
     pub sending: Option<Sending>,
-    /// What the host receives. `None`: nothing.
+    /// The host's part as a receiver. `None`: it receives nothing.
     pub receiving: Option<Receiving>,
 }
 
-/// What a host sends.
+/// A host's part as a sender.
 #[derive(Debug, Clone)]
 pub struct Sending {
     pub schedule: Schedule,
@@ -73,7 +73,7 @@ impl Sending {
     }
 }
 
-/// What a host receives.
+/// A host's part as a receiver.
 #[derive(Debug, Clone)]
 pub struct Receiving {
     /// The time for which the host listens after its lead. `None`: until it is stopped.

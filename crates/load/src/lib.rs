@@ -1,5 +1,5 @@
-//! What a network does under multicast: a load generator, a search for the rate at which packets are lost, and a
-//! doctor that says whether multicast works between hosts, and if not, why.
+//! Finds out what a network does under multicast: a load generator, and a search for the rate at which packets are
+//! lost.
 //!
 //! This crate delivers no object. It needs no session, no ticket and no router of treecast.
 //!

@@ -55,7 +55,7 @@ impl Format {
     }
 }
 
-/// What a packet says.
+/// The content of a packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Packet {
     /// The sender's identity.

@@ -1,4 +1,4 @@
-//! What a host tells about its part in a run. `treecast load run --json` prints a [`HostReport`].
+//! The report of a host on its part in a run. `treecast load run --json` prints a [`HostReport`].
 
 use std::{
     collections::BTreeMap,
@@ -32,11 +32,11 @@ pub struct HostReport {
     pub senders: Vec<SenderReport>,
     /// Number of data packets that left by the interface, counted by a packet socket. `None` if it could not be counted.
     pub on_wire: Option<u64>,
-    /// What the host received. `None` if it only sent.
+    /// The packets that the host received. `None` if it only sent.
     pub receiver: Option<ReceiverReport>,
     /// Packets that the interface dropped during the run.
     pub interface_drops: InterfaceDrops,
-    /// How often this host's clock jumped by more than 50 ms.
+    /// The number of times that this host's clock jumped by more than 50 ms.
     pub clock_jumps: u32,
     /// Sentences for a person about what restricts the results.
     pub warnings: Vec<String>,
@@ -73,7 +73,7 @@ pub struct SenderReport {
     /// Number of packets that the kernel refused. They have no number.
     pub refused: u64,
     pub steps: Vec<StepReport>,
-    /// How late packets were sent, after their deadlines. `None` if none was sent.
+    /// The lateness of packets, after their deadlines. `None` if none was sent.
     pub deadline_error: Option<Spread>,
 }
 
@@ -95,7 +95,7 @@ pub struct StepReport {
     pub sent: u64,
 }
 
-/// What a host received.
+/// The packets that a host received.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReceiverReport {
     /// One entry for each session of each sender that was heard.
@@ -115,17 +115,17 @@ pub struct ReceiverReport {
     pub forgotten_streams: u64,
 }
 
-/// What one receiver heard of one session of one sender.
+/// The packets that one receiver heard of one session of one sender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PairReport {
     pub sender: Ipv4Addr,
     /// The session. `None` with the paper's packet.
     pub session: Option<u32>,
-    /// Which session of this sender it is, from 0. Above 0, the sender has restarted.
+    /// The number of the session among this sender's, from 0. Above 0, the sender has restarted.
     pub restart: u32,
     /// The address and port that the packets came from.
     pub source: SocketAddr,
-    /// How the session ended, as far as this receiver knows.
+    /// The end of the session, as far as this receiver knows.
     pub ending: Ending,
     /// Whether another sender with the same identity sent at the same time.
     pub shares_identity: bool,
@@ -170,7 +170,7 @@ pub struct Counts {
     pub bytes: u64,
 }
 
-/// How a session ended, as far as a receiver knows.
+/// The end of a session, as far as a receiver knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
@@ -218,7 +218,7 @@ pub struct Delay {
     pub jitter: Option<Spread>,
     /// Packets that arrived before they were sent, by the two clocks.
     pub negative: u64,
-    /// How often one of the clocks jumped by more than a second.
+    /// The number of times that one of the clocks jumped by more than a second.
     pub clock_jumps: u64,
 }
 

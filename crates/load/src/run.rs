@@ -208,7 +208,7 @@ fn crews(config: &RunConfig, sending: &Sending, interface: &Interface) -> Result
     all.into_iter().map(crew).collect()
 }
 
-/// What all senders of a host did.
+/// The reports of all senders of a host.
 #[derive(Default)]
 struct Sent {
     reports: Vec<SenderReport>,

@@ -1,4 +1,4 @@
-//! When packets are due: a rate, or several one after the other.
+//! The times at which packets are due: at one rate, or at several one after the other.
 
 use serde::{Deserialize, Serialize};
 

@@ -36,7 +36,7 @@ const ASK_EVERY: u32 = 64;
 /// A sender that is idle for so long asks whether the run was stopped.
 const ASK_BEFORE: Duration = Duration::from_millis(1);
 
-/// How often the end of a session is told, and the time between.
+/// The number of times that the end of a session is told, and the time between.
 const END_PACKETS: u32 = 3;
 const END_GAP: Duration = Duration::from_millis(20);
 
@@ -71,7 +71,7 @@ struct Member {
     due: Vec<Duration>,
 }
 
-/// What a sender did in the current step.
+/// The packets of a sender in the current step.
 #[derive(Default)]
 struct InStep {
     sent: u64,
@@ -124,7 +124,7 @@ impl Crew {
         }
     }
 
-    /// What each sender did.
+    /// The report of each sender.
     pub fn reports(self) -> Vec<SenderReport> {
         self.members.into_iter().map(Member::report).collect()
     }

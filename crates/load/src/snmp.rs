@@ -22,14 +22,14 @@ const PERCENT: std::ops::RangeInclusive<i64> = 0..=100;
 /// The most rows of a column that are read. No switch has so many processors.
 const MAX_ROWS: usize = 256;
 
-/// How long an answer is waited for, and how often a request is sent.
+/// The time that an answer is waited for, and the number of times that a request is sent.
 const PATIENCE: Duration = Duration::from_millis(700);
 const TRIES: u32 = 2;
 
 /// The longest answer to a request for one variable.
 const MAX_ANSWER: usize = 1500;
 
-/// Why a switch's load is not known.
+/// The reason why a switch's load is not known.
 #[derive(Debug, Error)]
 pub enum SnmpError {
     #[error("no answer from {0}: is an SNMP agent there, and is the community right?")]

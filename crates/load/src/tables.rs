@@ -140,7 +140,7 @@ fn received_table<'a>(pairs: impl Iterator<Item = (Option<&'a Cell>, &'a PairRep
     table.tidied().unwrap_or(title_and_notes)
 }
 
-/// What is special about a session.
+/// The remark about what is special in a session.
 fn remark(pair: &PairReport) -> String {
     let mut remarks = Vec::new();
     match pair.ending {

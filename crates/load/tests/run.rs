@@ -68,7 +68,7 @@ fn run(config: &RunConfig) -> HostReport {
     run::run(config, &Stop::new().unwrap(), &mut |_| {}).unwrap()
 }
 
-/// How many packets were heard of each sender, and how many were not.
+/// The number of packets that were heard of each sender, and the number that were not.
 fn heard(report: &HostReport) -> Vec<(u64, u64)> {
     report
         .receiver

@@ -5,7 +5,7 @@ use std::time::Duration;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// When the next try is due. Waits double from 500 ms to 30 s.
+/// The time of the next try. Waits double from 500 ms to 30 s.
 #[derive(Debug, Clone, Copy)]
 pub struct Errand {
     due: Duration,

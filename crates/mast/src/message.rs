@@ -68,7 +68,7 @@ pub struct Envelope {
     pub message: Message,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// SRMP: the state of all prefixes of the stub, at most [`MAX_PREFIXES`]. It is sent at each change, and again and again
@@ -139,7 +139,7 @@ pub struct Opened {
     pub lifetime_s: u32,
 }
 
-/// How a tunnel carries packets.
+/// The way in which a tunnel carries packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TunnelKind {

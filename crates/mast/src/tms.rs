@@ -23,7 +23,7 @@ const LAST_NUMBER: u32 = (1 << 24) - 1;
 /// The bounds of a tunnel's lifetime in seconds.
 const LIFETIMES: std::ops::RangeInclusive<u32> = 30..=3600;
 
-/// What the system manages.
+/// The provider that the system manages.
 #[derive(Debug, Clone)]
 pub struct Provider {
     /// The name by which stubs know the system.
@@ -62,7 +62,7 @@ pub struct Tunnel {
     pub inner_provider: Ipv6Addr,
 }
 
-/// What the caller is to do, in order.
+/// A command to the caller. Commands are carried out in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Makes a tunnel, and calls [`Tms::failed`] in place of sending `answer` if that fails.
@@ -151,7 +151,7 @@ impl Tms {
         self.tunnels.remove(&id);
     }
 
-    /// When the next tunnel is over.
+    /// The time at which the next tunnel is over.
     pub fn next_expiry(&self) -> Option<Duration> {
         self.tunnels.values().map(|(_, until)| *until).min()
     }

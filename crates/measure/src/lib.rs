@@ -1,5 +1,5 @@
-//! What treecast measures, stores and shows: samples of a machine and of the nodes of a lab, statistics, the
-//! results database, tables, plots and the report.
+//! The measurements that treecast makes, stores and shows: samples of a machine and of the nodes of a lab,
+//! statistics, the results database, tables, plots and the report.
 //!
 //! This crate sends no packet, creates no namespace and knows no protocol. Other crates hand it names, counters
 //! and times. Of treecast's crates it uses only `treecast-host`.

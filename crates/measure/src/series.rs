@@ -26,7 +26,7 @@ pub const MEMORY_USED_BYTES: &str = "memory/used_bytes";
 pub const SWAP_USED_BYTES: &str = "swap/used_bytes";
 /// Packets that the kernel dropped because its backlog was full.
 pub const SOFTNET_DROPPED_PACKETS: &str = "softnet/dropped_packets";
-/// How often the kernel stopped handling packets because its time slice was over.
+/// The number of times that the kernel stopped handling packets because its time slice was over.
 pub(crate) const SOFTNET_SQUEEZED_TIMES: &str = "softnet/squeezed_times";
 /// CPU of the processes watched on a node, their children included.
 pub const PROCESS_CPU_NS: &str = "process/cpu_ns";

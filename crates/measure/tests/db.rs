@@ -131,7 +131,7 @@ fn a_newer_or_foreign_file_is_refused_in_one_line() {
     assert!(line.contains("notes.txt") && !line.contains('\n'), "{line}");
 }
 
-/// What an experiment of any kind leaves: rows and series come back as they went in.
+/// Rows and series of an experiment of any kind come back as they went in.
 #[test]
 fn a_run_of_any_kind_is_parameters_rows_and_series() {
     let folder = tempfile::tempdir().unwrap();

@@ -89,7 +89,7 @@ fn a_recording_comes_back_with_its_program_and_is_one_file() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// Whoever opens it while the monitor writes, or after it was killed, has every sample.
+/// A reader that opens it while the monitor writes, or after it was killed, has every sample.
 #[test]
 fn a_recording_that_is_not_finished_has_all_samples_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,7 +209,7 @@ proptest! {
         prop_assert_eq!(recording.ending, Ending::Complete);
     }
 
-    /// Whatever is wrong with a file, it is read to an end or an error.
+    /// A damaged file is read to an end or an error.
     #[test]
     fn no_damage_can_make_the_reader_panic(at in 100usize..20_000, damage in vec(any::<u8>(), 1..300)) {
         let folder = tempfile::tempdir().unwrap();

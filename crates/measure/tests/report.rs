@@ -197,7 +197,7 @@ fn add_run_of_matrix(db: &mut Db, cell: &Cell<'_>, copies: f64, again: f64) {
     db.finish_run(run, &end).unwrap();
 }
 
-/// What an experiment's file has, here as JSON: measure reads no TOML.
+/// The plots of an experiment's file, here as JSON: measure reads no TOML.
 fn plots() -> Vec<PlotSpec> {
     serde_json::from_str(
         r#"[

@@ -1,6 +1,6 @@
 //! Autonomous system numbers (ASNs) that name no single network.
 
-/// What an ASN stands for.
+/// The kind of network that an ASN stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AsnKind {
     /// One network, known by this number everywhere.

@@ -1,4 +1,4 @@
-//! How much memory the contents of one file may take, whatever the file says.
+//! The budget of memory for the contents of one file, whatever the file says.
 
 use std::{
     io,

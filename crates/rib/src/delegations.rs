@@ -1,4 +1,4 @@
-//! Delegation files of the regional registries: who holds which ASNs and address blocks.
+//! Delegation files of the regional registries: the holders of ASNs and address blocks.
 //!
 //! A line is `registry|country|type|start|value|date|status`. The extended form has one more field, which is the same
 //! for all resources of one holder. Only with it can a prefix be told to belong to the holder of an ASN.
@@ -43,7 +43,7 @@ impl Delegation {
     }
 }
 
-/// What is delegated.
+/// The kind of resource that is delegated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     Asn,

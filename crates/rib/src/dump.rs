@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Family, Prefix, fault::Faults, path::Path};
 
-/// What a file holds.
+/// The kind of content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DumpKind {

@@ -1,4 +1,4 @@
-//! What a reader could not use, counted by reason.
+//! The faults of input that a reader could not use, counted by reason.
 
 use std::{collections::BTreeMap, fmt, io};
 
@@ -55,7 +55,7 @@ pub(crate) fn is_damage(error: &io::Error) -> bool {
     matches!(error.kind(), InvalidData | InvalidInput | Other | UnexpectedEof)
 }
 
-/// How often each reason occurred.
+/// The number of times that each reason occurred.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Faults(pub BTreeMap<Fault, u64>);

@@ -20,7 +20,7 @@ use super::{
     },
 };
 
-/// Why a file cannot be used.
+/// The reason why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     #[error("{}: {source}", path.display())]
@@ -47,7 +47,7 @@ fn reasons(faults: &Faults) -> String {
 pub enum Input {
     /// A file as it is published.
     File(PathBuf),
-    /// What `rib read` wrote, and the contents of it that are wanted.
+    /// A store that `rib read` wrote, and the contents of it that are wanted.
     Store(Box<dyn Store>, Vec<Heading>),
 }
 
@@ -66,7 +66,7 @@ impl Input {
         }
     }
 
-    /// What a store holds of a day, given as its first second since 1970. `None`: of all days.
+    /// The content of a store for a day, given as its first second since 1970. `None`: for all days.
     fn wanted(store: Box<dyn Store>, path: PathBuf, day: Option<i64>) -> Result<Self, InputError> {
         let all = store.headings()?;
         let is_wanted =

@@ -33,7 +33,7 @@ pub(super) fn each(
     }
 }
 
-/// What was read of a line.
+/// The length of a line that was read.
 enum Length {
     /// The file is at its end.
     None,

@@ -1,4 +1,4 @@
-//! What the paper interdomain-2013 says, to stand beside what treecast finds.
+//! The figures of the paper interdomain-2013, to stand beside what treecast finds.
 //!
 //! The paper mixes years. The analysis for figure 6.4 is of October 2010 and counts 24,436 prefixes of providers. The
 //! 450,000 prefixes that it compares them with are of 2012. Both are here with their dates.

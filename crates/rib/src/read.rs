@@ -130,7 +130,7 @@ fn in_threads<T: Send, R: Send, O>(
     })
 }
 
-/// What the thread that finds records knows of a file.
+/// The facts about a file that the thread which finds records knows.
 #[derive(Debug, Default)]
 struct Outline {
     view: String,
@@ -195,7 +195,7 @@ fn feed(
     Ok(outline)
 }
 
-/// What an AS path means for a route that has it.
+/// The meaning of an AS path for a route that has it.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     origin: u32,
@@ -252,10 +252,10 @@ impl Hasher for PathHasher {
     }
 }
 
-/// What one thread has read.
+/// The content that one thread has read.
 struct Gathered<'b> {
     budget: &'b Budget,
-    /// Why nothing more is kept: the budget is spent.
+    /// The error that ended the keeping: the budget is spent.
     spent: Option<io::Error>,
     paths: [Paths; 2],
     routes: Vec<Route>,
@@ -436,7 +436,7 @@ impl Sink for Gathered<'_> {
     }
 }
 
-/// What one thread has read, or all together. Paths and routes are sorted as in a [`Dump`].
+/// The content that one thread has read, or all together. Paths and routes are sorted as in a [`Dump`].
 #[derive(Default)]
 struct Found {
     paths: Vec<PathCount>,

@@ -15,7 +15,7 @@ use super::{
     lines,
 };
 
-/// How two ASes are related.
+/// The relation of two ASes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Relation {
     /// The first AS is a provider of the second.

@@ -42,7 +42,7 @@ pub struct FileReport {
     pub stubs: u64,
     pub providers: u64,
     pub families: Vec<FamilyReport>,
-    /// What was not used, by reason.
+    /// The counts of what was not used, by reason.
     pub faults: Faults,
     /// Sentences that a reader of the numbers must know.
     pub warnings: Vec<String>,

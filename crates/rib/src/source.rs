@@ -24,24 +24,25 @@ pub enum Format {
     Unknown(Stranger),
 }
 
-/// What a file is that holds nothing that treecast reads.
+/// The kind of a file that holds nothing that treecast reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stranger {
-    /// It has no bytes, or none when it is unpacked.
+    /// The file has no bytes, or none when it is unpacked.
     Empty,
     WebPage,
-    /// It is packed in a way that treecast does not unpack: the name of the way, and the command that unpacks it.
+    /// The file is packed in a way that treecast does not unpack: the name of the way, and the command that unpacks
+    /// it.
     Packed(&'static str, &'static str),
-    /// It is packed in a way that treecast unpacks, and cannot be unpacked from its first byte on.
+    /// The file is packed in a way that treecast unpacks, and cannot be unpacked from its first byte on.
     Damaged(&'static str),
-    /// It is packed by xz, with a dictionary that takes more than [`MAX_XZ_MEGABYTES`].
+    /// The file is packed by xz, with a dictionary that takes more than [`MAX_XZ_MEGABYTES`].
     TooLargeDictionary,
-    /// It is a database that `rib read` wrote, where a file as published is wanted.
+    /// The file is a database that `rib read` wrote, where a file as published is wanted.
     Store,
     Other,
 }
 
-/// What the file is, and what to do.
+/// Says what the file is, and what to do.
 impl fmt::Display for Stranger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -132,7 +133,7 @@ pub fn open(path: &Path) -> io::Result<Source> {
     Ok(Source { format, reader: Box::new(reader) })
 }
 
-/// What a packed file is whose first bytes cannot be unpacked.
+/// The kind of a packed file whose first bytes cannot be unpacked.
 fn stranger(way: &'static str, error: &io::Error) -> Stranger {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     match cause {

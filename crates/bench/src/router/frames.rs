@@ -65,8 +65,8 @@ impl Size {
     }
 }
 
-/// How far a receiver has got a packet. It may come in several looks at the socket, and datagrams of it may be dropped: then the next
-/// packet counts.
+/// The progress of a receiver with a packet. It may come in several looks at the socket, and datagrams of it may be
+/// dropped: then the next packet counts.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// The number of the datagram that continues the packet.

@@ -52,7 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub enum Mead {
     Detached,
     Program,
-    /// With a key, so that lists must have a proof.
+    /// The program with a key, so that lists must have a proof.
     Keyed,
     UserSpace,
 }

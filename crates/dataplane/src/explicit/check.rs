@@ -45,9 +45,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     pub packets: u64,
-    /// How many packets came out: copies, and packets that were passed on.
+    /// The number of packets that came out: copies, and packets that were passed on.
     pub out: u64,
-    /// How many packets had each outcome.
+    /// The number of packets with each outcome.
     pub outcomes: BTreeMap<String, u64>,
 }
 

@@ -22,7 +22,7 @@ type Groups = BTreeMap<Ipv6Addr, BTreeSet<u32>>;
 pub struct Course {
     /// Groups that hosts had joined when another daemon was killed, and until when these are served although nobody has said so anew.
     inherited: (Groups, Instant),
-    /// When the program is to hear next that the daemon lives.
+    /// The time at which the program is to hear next that the daemon lives.
     next_beat: Instant,
     /// Whether the user has been told that packets of the other dialect arrive.
     pub has_told_dialect: bool,

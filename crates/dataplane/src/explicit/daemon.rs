@@ -54,10 +54,10 @@ const RETRY: Duration = Duration::from_secs(1);
 /// An interface of another router is looked at so often: that one may have ended.
 const LEFT: Duration = Duration::from_secs(10);
 
-/// How often the clock is looked at for the epoch of proofs, which somebody may set.
+/// Time between two looks at the clock for the epoch of proofs. Somebody may set the clock.
 const EPOCH_LOOK: Duration = Duration::from_secs(30);
 
-/// How long a client that may change settings has to say what it wants.
+/// The time in which a client that may change settings has to say what it wants.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
 
 const MAX_REQUEST_LEN: u64 = 4096;
@@ -70,7 +70,7 @@ const REQUESTS: u64 = 3;
 const LISTENERS: u64 = 4;
 const XCAST: u64 = 5;
 
-/// What a client says. Whoever may not change anything is told the state whatever it says.
+/// A client's request. A client that may not change anything is told the state whatever it says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Asked {
@@ -365,7 +365,7 @@ impl<'a> Daemon<'a> {
         self.answers.send_to(packet, &SocketAddr::V6(SocketAddrV6::new(sender, 0, 0, 0)).into())
     }
 
-    /// Has the program know all addresses and be at all interfaces.
+    /// Tells the program all addresses, and attaches it to all interfaces.
     fn look_again(&mut self, notices: &mut Notices<'_>) -> Result<(), Error> {
         self.look_again = None;
         let interfaces = list(&mut self.netlink)?;
@@ -405,7 +405,7 @@ impl<'a> Daemon<'a> {
         Ok(())
     }
 
-    /// Has the program be at an interface, unless another router serves that. Returns whether it is there.
+    /// Attaches the program to an interface, unless another router serves that. Returns whether it is there.
     fn attach(&mut self, interface: &Interface, notices: &mut Notices<'_>) -> Result<bool, Error> {
         let Interface { index, ref name, .. } = *interface;
         if !self.claims.take(index)? {
@@ -426,7 +426,7 @@ impl<'a> Daemon<'a> {
         Err(error)
     }
 
-    /// Has the program know which proofs of address lists are of this time.
+    /// Tells the program which proofs of address lists are of this time.
     fn keep_epoch(&mut self) -> Result<(), Error> {
         let guard = self.config.guard();
         if guard == self.router.guard {
@@ -436,7 +436,7 @@ impl<'a> Daemon<'a> {
         self.configure()
     }
 
-    /// Has the program know all groups that are listened to.
+    /// Tells the program all groups that are listened to.
     fn hear_listeners(&mut self) -> Result<(), Error> {
         let Some(registrations) = &mut self.registrations else { return Ok(()) };
         registrations.work(self.clock.now()).map_err(Error::system(LISTEN))?;
@@ -551,7 +551,7 @@ impl<'a> Daemon<'a> {
     }
 }
 
-/// What a client that may change settings says.
+/// Reads the request of a client that may change settings. `None` if it may not.
 fn read_request(stream: &mut UnixStream) -> Option<Asked> {
     let user = unix::peer(stream).ok()?.user;
     if user != 0 && user != user::effective() {

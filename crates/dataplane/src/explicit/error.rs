@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::lease::{self, LEASE};
 use crate::control::Failure;
 
-/// Why the router cannot start or go on, or cannot be asked.
+/// The reason why the router cannot start or go on, or cannot be asked.
 #[derive(Debug, Error)]
 pub enum Error {
     #[error(
@@ -81,7 +81,7 @@ impl Error {
         Self::UserSpace(failure.to_string())
     }
 
-    /// What a kernel has against a program; a verifier's log is not for people.
+    /// The error of a kernel that refuses a program. A verifier's log is not for people.
     pub(super) fn of_program(failure: &(dyn std::error::Error + 'static)) -> Self {
         match system_error(failure).map(|error| (error.raw_os_error(), error)) {
             Some((Some(libc::EPERM | libc::EACCES), _)) => Self::Permission,
@@ -112,11 +112,12 @@ impl From<Failure> for Error {
     }
 }
 
-/// What killed routers have left in this network namespace.
+/// The remains of killed routers in this network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remains {
     pub(super) interfaces: BTreeSet<String>,
-    /// When the last lease ends, in nanoseconds of CLOCK_MONOTONIC_COARSE. None: something acts without one.
+    /// The time at which the last lease ends, in nanoseconds of CLOCK_MONOTONIC_COARSE. `None`: something acts
+    /// without one.
     pub(super) lease_ends_ns: Option<u64>,
 }
 

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use treecast_host::clock::coarse_ns;
 
-/// How long the program acts after its daemon last said that it is running.
+/// The time for which the program acts after its daemon last said that it is running.
 pub const LEASE: Duration = Duration::from_secs(10);
 
-/// How often the daemon says that it is running.
+/// Time between two signs of the daemon that it is running.
 pub const BEAT: Duration = Duration::from_secs(1);
 
 /// Returns when a lease that begins now ends, in nanoseconds of [`coarse_ns`]'s clock. The program compares the

@@ -27,7 +27,7 @@ use treecast_host::{
 /// The name of the router's eBPF program.
 pub const NAME: &str = "mead_router";
 
-/// What a router that was killed has left at one interface, or what a running router has there.
+/// The parts of a router at one interface that a killed router has left, or a running one has there.
 pub struct Left {
     /// The program, where it is attached before all filters.
     pub before: Option<ProgramInfo>,
@@ -77,7 +77,7 @@ impl Left {
         }
     }
 
-    /// When each program's lease ends. None: it is of a version that has none.
+    /// The time at which each program's lease ends. `None`: the program is of a version that has none.
     fn leases(&self) -> Vec<Option<u64>> {
         self.tables("acts_until").map(|table| lease_in(table?)).collect()
     }
@@ -172,7 +172,7 @@ fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(Netlink::open()?.interfaces()?.into_values().collect())
 }
 
-/// What is left at interfaces that no router serves.
+/// The remains at interfaces that no router serves.
 fn find(interfaces: Vec<Interface>) -> Vec<(Interface, Left)> {
     let unserved = interfaces.into_iter().filter(|interface| !claims::is_taken(interface.index));
     let left = unserved.map(|interface| {
@@ -182,7 +182,7 @@ fn find(interfaces: Vec<Interface>) -> Vec<(Interface, Left)> {
     left.filter(|(_, left)| !left.is_empty()).collect()
 }
 
-/// What is left by killed routers, as it is told.
+/// The remains of killed routers in the form in which they are told.
 fn remains(left: &[(Interface, Left)]) -> Remains {
     let leases: Option<Vec<u64>> = left.iter().flat_map(|(_, left)| left.leases()).collect();
     Remains {

@@ -154,7 +154,7 @@ fn is_mld() -> [SockFilter; 12] {
     ]
 }
 
-/// What a frame says by MLD, and who says it, if it may.
+/// The MLD message of a frame, and its sender, if that may send it.
 fn message(frame: &[u8]) -> Option<(Host, Ipv6Addr, mld::Message)> {
     let (ethernet, packet) = frame.split_at_checked(ETHERNET_LEN)?;
     let host = ethernet[6..12].try_into().ok()?;

@@ -65,12 +65,12 @@ pub struct Config {
     /// The key of the domain, with which responses and registrations prove that they belong to it. With a key,
     /// the router answers discovery and makes copies only for senders that prove the same.
     pub key: Option<DomainKey>,
-    /// Which sources the router believes by the path that their packets took.
+    /// The check of sources by the path that their packets took.
     pub reverse_path: ReversePath,
     /// The networks of the sources for which the router makes copies, at most [`MAX_ALLOWED`]. Empty: it makes
     /// them for all.
     pub allowed: Vec<Prefix>,
-    /// How many copies the router makes in a second for the sources of one network (/64); 0 means any number.
+    /// The most copies that the router makes in a second for the sources of one network (/64). 0 means any number.
     pub copies_per_second: u32,
     /// Whether the kernel forwards all copies, so that they pass its firewall and policies.
     pub through_kernel: bool,
@@ -79,8 +79,8 @@ pub struct Config {
     pub as_filter: bool,
     /// Whether the reference model forwards, in user space, and not the eBPF program.
     pub user_space: bool,
-    /// How long at most the router still forwards data when it is to end or to leave, until senders have found
-    /// other ways.
+    /// The longest time for which the router still forwards data when it is to end or to leave, until senders have
+    /// found other ways.
     pub leave_within: Duration,
     /// The path of the socket where [`show`] and [`set`] ask. None: an abstract socket, of which each network
     /// namespace has its own.
@@ -88,7 +88,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// For whom copies are made in this epoch.
+    /// The conditions for copies in this epoch.
     fn guard(&self) -> Guard {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Guard {

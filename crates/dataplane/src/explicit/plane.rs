@@ -12,7 +12,8 @@ use super::{
 };
 use treecast_host::interface::Interface;
 
-/// How often a neighbour gets a packet by the kernel's own way, so that the kernel notices when it has gone.
+/// Time, in nanoseconds, between two packets to a neighbour that go the kernel's own way, so that the kernel notices
+/// when it has gone.
 const REFRESH_NS: u64 = 10_000_000_000;
 
 /// Requests answered before anything else is looked at.

@@ -109,7 +109,7 @@ impl Program {
         self.attach_filter(&interface.name, left.filter)
     }
 
-    /// Has it look before all filters. Returns whether this kernel has such a place.
+    /// Attaches the program before all filters. Returns whether this kernel has such a place.
     fn attach_first(&mut self, interface: &Interface, left: &mut Left) -> Result<bool, Failure> {
         if left.before.is_none() {
             let _ = left.leave_filters(interface);

@@ -17,7 +17,7 @@ use crate::clock::Clock;
 /// Destinations that are remembered; when there are more, all are forgotten.
 const MAX_KNOWN: usize = 8192;
 
-/// For so long at most: the kernel tells of new routes, but not of new policies.
+/// The longest time for which a route is remembered. The kernel tells of new routes, but not of new policies.
 const LIFETIME: Duration = Duration::from_secs(10);
 
 pub struct Routes {

@@ -64,7 +64,7 @@ pub struct NeighbourKey {
     pub address: [u8; 16],
 }
 
-/// What a neighbour was sent: `struct mead_neighbour`.
+/// The counts of what a neighbour was sent: `struct mead_neighbour`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Neighbour {

@@ -15,7 +15,7 @@ use super::shared::{COUNTERS, Counter, FIRST_REFUSED, FIRST_XCAST_REASON, FIRST_
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub is_enabled: bool,
-    /// Since when the router has been leaving, when it is: it acts on data, and answers no discovery.
+    /// The departure of a router that is leaving: it acts on data, and answers no discovery. `None` when it is not.
     pub leaving: Option<Leaving>,
     pub min_dsts: u8,
     /// The name of the dialect: `rfc` or `linux-6.5`.
@@ -51,7 +51,7 @@ pub struct Interface {
 /// ways.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Leaving {
-    /// For how many seconds the router has been leaving.
+    /// The number of seconds for which the router has been leaving.
     pub seconds: f64,
     /// The number of seconds after which the router goes at the latest, even when somebody still sends.
     pub at_most_seconds: f64,

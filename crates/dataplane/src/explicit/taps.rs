@@ -43,8 +43,8 @@ impl Taps {
         self.sockets.remove(&interface);
     }
 
-    /// Has a socket at each of these interfaces and at no others from now on. Missing ones are opened by `open`. Returns the interfaces
-    /// that have none any more.
+    /// Keeps a socket at each of these interfaces and at no others from now on. Missing ones are opened by `open`.
+    /// Returns the interfaces that have none any more.
     pub fn attend(
         &mut self,
         interfaces: &[u32],

@@ -56,7 +56,7 @@ pub struct UserSpace {
     names: BTreeMap<u32, String>,
     taps: Taps,
     out: RawOutput,
-    /// To this host's own forwarding, by the loopback: for what the kernel has an answer to.
+    /// The socket to this host's own forwarding, by the loopback, for packets that the kernel has an answer to.
     kernel: (Socket, SockAddr),
     routes: Routes,
     blocking: Blocking,
@@ -223,7 +223,7 @@ impl UserSpace {
         self.send(packet, interface);
     }
 
-    /// Has the kernel answer a packet that it cannot forward.
+    /// Hands the kernel a packet that it cannot forward, and so answers.
     fn hand_to_kernel(&mut self, counter: Counter, packet: &[u8]) {
         self.count(counter, 1);
         let (kernel, loopback) = &self.kernel;
@@ -237,7 +237,7 @@ impl UserSpace {
         matches!(header, Some(Ok((header, _))) if header.kind == Kind::Response)
     }
 
-    /// What the kernel would do, if the filter let it.
+    /// Forwards a packet as the kernel would, if the filter let it.
     fn pass_on(&mut self, mut packet: Vec<u8>) {
         let Ok((ip, _)) = ipv6::Header::parse(&packet) else { return };
         let is_here = self.router.own.contains(&ip.destination);

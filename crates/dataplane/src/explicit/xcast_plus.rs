@@ -1,6 +1,7 @@
-//! Xcast+ (RFC 5058) at a designated router: it registers at the senders of the channels that hosts on its links have joined, takes
-//! the registrations of others for senders on its links, and turns what those send to the group into Xcast for who has
-//! registered (M2X). What it gets for its own listeners the data plane turns into multicast (X2M).
+//! Xcast+ (RFC 5058) at a designated router: it registers at the senders of the channels that hosts on its links have
+//! joined, and takes the registrations of others for senders on its links. It turns what those send to the group into
+//! Xcast for the routers that have registered (M2X). What it gets for its own listeners the data plane turns into
+//! multicast (X2M).
 //!
 //! All of this is in user space: packets come from packet sockets and leave by a raw one, whatever the data plane is.
 
@@ -39,7 +40,7 @@ use crate::raw_output::RawOutput;
 /// Frames taken off an interface before anything else is looked at.
 const BATCH: usize = 64;
 
-/// Who listens is looked at so often.
+/// Time between two looks for listeners.
 const LOOK: Duration = Duration::from_millis(200);
 
 const UDP_HEADER_LEN: usize = 8;

@@ -34,7 +34,7 @@ use super::{
     trace::Traces,
 };
 
-/// How much the scheduler prefers the daemon to other processes.
+/// The daemon's niceness: the scheduler prefers it to other processes.
 const PRIORITY: i32 = -10;
 
 /// An entry whose packets have stopped for this long is removed.
@@ -95,7 +95,7 @@ struct Daemon<'a> {
     is_stored: bool,
     ipv6: Option<Plane>,
     ipv4: Plane,
-    /// What is to be looked at anew, and when.
+    /// The parts that are to be looked at anew. `look_again` is the time for it.
     changes: Changes,
     look_again: Option<Instant>,
 }

@@ -2,7 +2,7 @@ use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
-/// Why the daemon cannot start or go on, or cannot be asked.
+/// The reason why the daemon cannot start or go on, or cannot be asked.
 #[derive(Debug, Error)]
 pub enum Error {
     #[error("multicast routing needs root (CAP_NET_ADMIN and CAP_NET_RAW): run it as root")]
@@ -36,8 +36,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a kernel that does not let this process route multicast has against it; `option` is what it would
-    /// have to be built with.
+    /// The error of a kernel that does not let this process route multicast. `option` is what the kernel would have
+    /// to be built with.
     pub(super) fn of_kernel(family: &'static str, option: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.raw_os_error() {
             Some(libc::EADDRINUSE) => Self::AlreadyRuns { family },

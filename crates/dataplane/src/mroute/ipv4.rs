@@ -55,7 +55,7 @@ struct MfcCtl {
     origin: [u8; 4],
     group: [u8; 4],
     parent: u16,
-    /// For each interface the TTL that a packet must exceed to go out; 0 for none.
+    /// The TTL that a packet must exceed to go out, for each interface. 0 for none.
     ttls: [u8; MAX_INTERFACES],
     unused: [u32; 4],
 }

@@ -1,4 +1,5 @@
-//! What holds the kernel's multicast routing sockets open while no daemon runs, so that a restart loses no packet.
+//! The keeper holds the kernel's multicast routing sockets open while no daemon runs, so that a restart loses no
+//! packet.
 //!
 //! A kernel forgets interfaces and entries when the last descriptor of such a socket is closed. So a small process, the
 //! keeper, holds both from when a daemon is ready. It hands them to the next daemon (SCM_RIGHTS), and ends when none has

@@ -24,7 +24,7 @@ pub enum Incoming {
     Refused(Refusal),
 }
 
-/// Why a message was dropped.
+/// The reason why a message was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     Malformed,

@@ -34,7 +34,7 @@ pub struct Plane {
     kernel: Box<dyn Kernel>,
     router: Router,
     served: BTreeMap<u32, Served>,
-    /// What an earlier daemon has left behind, until it has been taken over.
+    /// The state that an earlier daemon has left behind, until it has been taken over.
     inherited: Inherited,
     /// Interfaces that the kernel does not take, which has been said.
     refused: BTreeSet<u32>,
@@ -292,7 +292,7 @@ impl Plane {
         }
     }
 
-    /// What is to be said where the hosts of a link want too much.
+    /// The message about hosts of a link that want too much.
     fn shortage(&self, link: LinkId) -> String {
         let name = self.served.get(&link.0).map_or("an interface", |served| &served.interface.name);
         let room = self.router.room(link);

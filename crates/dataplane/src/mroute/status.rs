@@ -61,7 +61,7 @@ pub struct Room {
     pub largest_host_groups: usize,
 }
 
-/// What the listeners of an interface want to hear of a group.
+/// The wishes of an interface's listeners about a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     pub group: IpAddr,

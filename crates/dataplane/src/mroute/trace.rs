@@ -44,7 +44,7 @@ pub struct Traces {
     refused: BTreeMap<Refusal, u64>,
 }
 
-/// What surrounds the machine: links, the router's machine, the kernel and its routes.
+/// The surroundings of the machine: links, the router's machine, the kernel and its routes.
 pub struct Around<'a> {
     pub links: BTreeMap<LinkId, Place<'a>>,
     pub router: &'a Router,

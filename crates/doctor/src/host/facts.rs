@@ -1,4 +1,4 @@
-//! What is known about a host. All of it is plain data.
+//! The facts about a host. All of it is plain data.
 
 use std::net::IpAddr;
 
@@ -73,11 +73,11 @@ pub struct Limits {
     pub optmem_max: Option<u64>,
 }
 
-/// What the host's nftables rules do with multicast.
+/// The effect of the host's nftables rules on multicast.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Firewall {
-    /// It could not be read, for this reason.
+    /// The rules could not be read, for this reason.
     Unread(String),
     /// The packets that are dropped.
     Read(Vec<Verdict>),
@@ -92,9 +92,9 @@ impl Default for Firewall {
 /// A kind of packet that the firewall drops.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Such as "incoming UDP to 239.255.77.84".
+    /// The packet in words, such as "incoming UDP to 239.255.77.84".
     pub packet: String,
-    /// By what: "the rule `udp dport 9 drop` of table inet filter, chain input", or "the policy of ..."
+    /// The rule in words: "the rule `udp dport 9 drop` of table inet filter, chain input", or "the policy of ..."
     pub rule: String,
     /// Whether all rules before it were understood.
     pub is_certain: bool,
@@ -108,7 +108,7 @@ pub struct BridgeFacts {
     pub is_querier: bool,
 }
 
-/// Who asks for listeners.
+/// The queriers that ask for listeners.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Queriers {
     /// The interfaces where queries were listened for. Empty without root.

@@ -1,4 +1,4 @@
-//! What the rules of nftables do with the packets of multicast, by `nft -j list ruleset` (libnftables-json(5)).
+//! The effect of the rules of nftables on the packets of multicast, by `nft -j list ruleset` (libnftables-json(5)).
 //!
 //! Only some sample packets are judged. A rule with a condition that is not understood, such as a match of iptables, is passed
 //! over, and what later rules drop is then no longer certain. Delivery tests between hosts see what such a rule does.
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::facts::Verdict;
 
-/// How deep chains may jump. The kernel allows 16.
+/// The depth to which chains may jump. The kernel allows 16.
 const MAX_DEPTH: usize = 16;
 
 /// A packet whose way through the rules is computed.
@@ -109,7 +109,7 @@ enum Fate {
 }
 
 impl Rules<'_> {
-    /// Where the packet is dropped. Every base chain at its hook has a say.
+    /// The rule that drops the packet. `None` if it passes. Every base chain at its hook has a say.
     fn fate(&self, sample: &Sample) -> Option<Verdict> {
         let chains = self.objects.iter().filter_map(|object| object.get("chain"));
         let hooked = chains.filter(|chain| chain["hook"] == sample.hook && sample.is_of(&chain["family"]));
@@ -130,7 +130,7 @@ impl Rules<'_> {
         None
     }
 
-    /// Where a packet of a session is dropped that passes at the doctor's port.
+    /// The rule that drops a packet of a session which passes at the doctor's port.
     fn fate_of_session(&self, sample: &Sample) -> Option<Verdict> {
         let verdict =
             (sample.protocol == "udp").then(|| self.fate(&Sample { port: SESSION_PORT, ..*sample }))??;
@@ -242,7 +242,7 @@ impl Rules<'_> {
     }
 }
 
-/// What a condition looks at.
+/// The field that a condition looks at.
 enum Field {
     Is(Actual),
     /// Packets of this kind lack it, so the condition does not hold.
@@ -362,7 +362,7 @@ fn place(object: &Value) -> String {
 mod tests {
     use super::*;
 
-    /// What `nft -j` prints about a chain `input` with this policy and these rules.
+    /// The text that `nft -j` prints about a chain `input` with this policy and these rules.
     fn ruleset(policy: &str, rules: &[&str]) -> String {
         let chain = |name: &str, more: &str| {
             format!(r#"{{"chain":{{"family":"inet","table":"f","name":"{name}"{more}}}}}"#)
@@ -463,7 +463,7 @@ mod tests {
         assert_eq!(packets("accept", &[&out]), [""; 0], "what comes in leaves by no interface");
     }
 
-    /// What `nft` prints for the matches of iptables-nft, as ufw makes them.
+    /// The rules are as `nft` prints the matches of iptables-nft that ufw makes.
     #[test]
     fn behind_a_rule_that_is_not_understood_nothing_is_certain() {
         let accepts = r#"{"xt":{"type":"match","name":"conntrack"}},{"counter":{"packets":0,"bytes":0}},{"accept":null}"#;

@@ -191,7 +191,7 @@ fn read_firewall(is_root: bool, interface: &str) -> Firewall {
     }
 }
 
-/// What nft prints of all rules with this option.
+/// The output of nft about all rules with this option.
 fn list_ruleset(option: &str) -> io::Result<Output> {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     Command::new("nft").args([option, "list", "ruleset"]).env("PATH", path).stdin(Stdio::null()).output()

@@ -1,4 +1,4 @@
-//! From facts about one host to findings. Touches no machine.
+//! Judges facts about one host, and returns findings. Touches no machine.
 
 use super::facts::{Facts, Firewall, InterfaceFacts};
 use crate::finding::{Advice, Blame, Finding, Kind, joined};
@@ -9,7 +9,7 @@ const WANTED_RMEM: u64 = 2 << 20;
 const WANTED_MEMBERSHIPS: u64 = 20;
 const WANTED_SOURCES: u64 = 10;
 
-/// What is wrong with a host, and what is worth knowing.
+/// The faults of a host, and what is worth knowing.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all = Vec::new();
     interfaces(facts, &mut all);

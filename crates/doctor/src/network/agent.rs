@@ -39,11 +39,12 @@ pub struct Agent {
     listen: Duration,
     budget: Budget,
     listening: Option<(u64, Listening)>,
-    /// The addresses that have proved that they are the asker's. `None`: the asker is this host's own user, who may send anywhere.
+    /// The addresses that have proved that they are the asker's. `None`: the asker is this host's own user, and may
+    /// send anywhere.
     proved: Option<Vec<IpAddr>>,
 }
 
-/// What a host may still send in this minute.
+/// The packets and bytes that a host may still send in this minute.
 struct Budget {
     since: Instant,
     packets: u32,
@@ -89,7 +90,8 @@ impl Agent {
         Self { name, interface, port, listen, budget: Budget::new(), listening: None, proved: None }
     }
 
-    /// Whose requests are carried out from now on, as [`Agent`]'s field of this name says. Ends what an earlier asker has begun.
+    /// Serves only the asker with these addresses from now on, as [`Agent`]'s field of this name says. Ends what an
+    /// earlier asker has begun.
     pub(super) fn serve_only(&mut self, proved: Vec<IpAddr>) {
         (self.listening, self.proved) = (None, Some(proved));
     }

@@ -34,7 +34,7 @@ const RUN_TIME: Duration = Duration::from_secs(600);
 const MAX_CONNECTIONS: usize = 8;
 const MAX_PER_ADDRESS: usize = 2;
 
-/// Why a host takes no part in a run.
+/// The reason why a host takes no part in a run.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     #[error("cannot reach {address}: {source}")]
@@ -52,7 +52,7 @@ pub enum ControlError {
 }
 
 impl ControlError {
-    /// What to do about a host that could not be connected to, where the kernel's answer tells.
+    /// The remedy for a host that could not be connected to, where the kernel's answer tells.
     pub(super) fn what_to_do(&self) -> Option<&'static str> {
         let Self::Connect { source, .. } = self else { return None };
         match source.kind() {

@@ -12,7 +12,7 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
     pub address: IpAddr,
-    /// What its scope is called.
+    /// The name of its scope.
     pub name: &'static str,
     /// Whether routers never forward it.
     pub is_link_local: bool,

@@ -1,4 +1,4 @@
-//! From what was seen between hosts to findings. Touches no machine.
+//! Judges what was seen between hosts, and returns findings. Touches no machine.
 
 mod again;
 mod limits;
@@ -16,7 +16,7 @@ use super::{
 use crate::finding::{Advice, Blame, Finding, Kind, Level, joined};
 pub(super) use again::{doubtful, merge, replace};
 
-/// What is wrong with the hosts of a run and the network between them.
+/// The faults of the hosts of a run and the network between them.
 pub fn findings(seen: &Observation) -> Vec<Finding> {
     let mut all: Vec<_> = of_hosts(seen);
     all.extend(seen.unreachable.iter().map(|(host, why, todo)| {
@@ -30,7 +30,8 @@ pub fn findings(seen: &Observation) -> Vec<Finding> {
     joined(all)
 }
 
-/// What each host found at itself. That nobody asks on a LAN must be said by every host there that can listen.
+/// The findings of each host about itself. That nobody asks on a LAN must be said by every host there that can
+/// listen.
 fn of_hosts(seen: &Observation) -> Vec<Finding> {
     let says = |host: usize, finding: &Finding| {
         let (findings, _) = &seen.examined[host];
@@ -51,7 +52,8 @@ fn of_hosts(seen: &Observation) -> Vec<Finding> {
         .collect()
 }
 
-/// Which hosts hear which, for people: each pair with the number of scopes that arrived and that were tried, by family.
+/// A row of the table that tells people which hosts hear which: a pair, with the number of scopes that arrived and
+/// that were tried, by family.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Matrix {
     pub from: String,
@@ -116,7 +118,7 @@ impl Matrix {
 
 struct Judge<'a> {
     seen: &'a Observation,
-    /// What the hosts found at themselves.
+    /// The findings of the hosts about themselves.
     known: &'a [Finding],
 }
 
@@ -381,8 +383,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Why groups do not cross the routers between two LANs. A router that routes groups asks on both; a querier on one of them may be a
-    /// router to a third. A LAN where no host could listen says nothing.
+    /// The reason why groups do not cross the routers between two LANs. A router that routes groups asks on both; a
+    /// querier on one of them may be a router to a third. A LAN where no host could listen says nothing.
     fn of_routers(&self, lans: [&String; 2], is_ipv4: bool) -> Kind {
         let listened = |lan: &&String| self.seen.hosts.iter().any(|host| host.is_root && host.lan == **lan);
         let mut known = lans.into_iter().filter(listened).peekable();
@@ -609,7 +611,7 @@ impl Judge<'_> {
         Finding { advice, ..Finding::problem(kind, blame, seen) }
     }
 
-    /// What is between two hosts, the same in both directions.
+    /// The path between two hosts, the same in both directions.
     fn path(&self, (from, to): Pair) -> Blame {
         Blame::Path { from: self.name(from.min(to)), to: self.name(from.max(to)) }
     }

@@ -1,4 +1,4 @@
-//! What the doctor asks a host to do, and what the host answers: one JSON object a line, over TCP.
+//! The doctor's requests to a host, and the host's answers: one JSON object a line, over TCP.
 
 use std::net::IpAddr;
 
@@ -15,11 +15,11 @@ pub const MAX_REQUEST_BYTES: usize = 256 * 1024;
 /// The longest answer, in bytes, that the doctor reads: 300 senders' worth.
 pub const MAX_ANSWER_BYTES: usize = 4 << 20;
 
-/// What the doctor asks.
+/// A request of the doctor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum Request {
-    /// Who are you? Opens a run.
+    /// Asks for the host's description, and opens a run.
     Hello { version: u32 },
     /// A second connection of the same run: the address that it comes from may get probes, too.
     Also { token: u64 },
@@ -74,7 +74,7 @@ pub struct Round {
     pub header: Header,
 }
 
-/// Where packets go.
+/// The destination of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
@@ -97,7 +97,7 @@ pub enum Header {
     Fragment,
 }
 
-/// What a host answers.
+/// The answer of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
@@ -145,21 +145,21 @@ impl Host {
     }
 }
 
-/// What has arrived at a host.
+/// The packets that have arrived at a host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ear {
-    /// What programs got.
+    /// The packets that programs got.
     pub delivered: Vec<Heard>,
-    /// What the interface got and sent. `None` without root.
+    /// The packets that the interface got and sent. `None` without root.
     pub captured: Option<Vec<Heard>>,
     /// The senders whose packets a strict rp_filter of this host drops, and the interface by which it reaches them.
     pub filtered: Vec<(IpAddr, String)>,
-    /// Why groups could not be joined.
+    /// The reasons why groups could not be joined.
     pub refused: Vec<String>,
     pub visits: Vec<Visited>,
 }
 
-/// What came of one sender's packets to a group that this host joined late and left early.
+/// The fate of one sender's packets to a group that this host joined late and left early.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Visited {
     pub sender: u16,

@@ -1,4 +1,5 @@
-//! Between hosts: whether groups arrive, how soon, with which hop limit, how often, at which size and rate, and who else gets them.
+//! Tests between hosts: whether groups arrive, how soon, with which hop limit, how often, at which size and rate, and
+//! which other hosts get them.
 //!
 //! Every host of a run has an [`Agent`]. The doctor's own host calls it, and `doctor listen` hands it what comes over TCP
 //! ([`serve`]). [`observe`] asks all of them in turn, and [`findings`] judges what was seen.

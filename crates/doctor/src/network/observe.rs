@@ -35,7 +35,7 @@ const ROUNDS_AT_ONCE: usize = 40;
 enum Peer {
     Own(Box<Agent>),
     Remote(Remote),
-    /// It went away, or refused to listen: the run goes on without it.
+    /// The host went away, or refused to listen. The run goes on without it.
     Gone,
 }
 
@@ -109,7 +109,7 @@ pub fn observe(
     Ok(run.seen)
 }
 
-/// What to do where a person named the doctor's own host.
+/// The remedy where a person named the doctor's own host.
 const NAME_OTHERS: &str = "name other hosts only: this one takes part in any case";
 
 /// Adds the addresses to the names of hosts that call themselves the same. Returns what all hosts call themselves.
@@ -152,7 +152,7 @@ struct Run {
     number: u64,
     /// The groups that the person has named.
     named: Vec<IpAddr>,
-    /// What hosts call themselves.
+    /// The names that hosts give themselves.
     own_names: Vec<String>,
     peers: Vec<Peer>,
     seen: Observation,
@@ -161,7 +161,7 @@ struct Run {
 }
 
 impl Run {
-    /// Has all hosts join the groups, and make a visit that ends so long after its leave.
+    /// Makes all hosts join the groups, and make a visit that ends so long after its leave.
     fn listen(&mut self, tell: &mut dyn FnMut(&str), visit: Option<Duration>) -> Result<(), ControlError> {
         tell("joining groups");
         let look = self.looks.min(groups::LOOKS - 1);
@@ -196,8 +196,8 @@ impl Run {
         }
     }
 
-    /// Has all hosts send, looks again at what seems wrong, and traces what is dropped. The hosts have been listening since
-    /// this time.
+    /// Makes all hosts send, looks again at what seems wrong, and traces what is dropped. The hosts have been
+    /// listening since this time.
     fn exchange(&mut self, listening: Instant, tell: &mut dyn FnMut(&str)) {
         thread::sleep(JOIN_TIME.saturating_sub(listening.elapsed()));
         let is_comparison: Vec<_> = self.seen.tests.iter().map(|test| test.what.is_comparison()).collect();
@@ -289,7 +289,7 @@ impl Run {
         }
     }
 
-    /// Has a host send its part of the tests that are wanted, in requests that take some seconds each.
+    /// Makes a host send its part of the tests that are wanted, in requests that take some seconds each.
     fn send(&mut self, sender: usize, is_wanted: impl Fn(usize) -> bool) {
         let seen = &mut self.seen;
         let mut rounds = plan::rounds(&seen.hosts, &seen.tests, sender);

@@ -1,4 +1,4 @@
-//! Where packets get lost, by which pairs of hosts lose them and which do not.
+//! Finds the place where packets get lost, by which pairs of hosts lose them and which do not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::finding::Blame;
 /// A sender and a receiver.
 pub type Pair = (usize, usize);
 
-/// Where hosts are.
+/// The places of hosts.
 pub struct Places<'a> {
     pub names: Vec<&'a str>,
     /// The prefix of each host's LAN.
@@ -115,8 +115,8 @@ impl Places<'_> {
         faults
     }
 
-    /// How far two LANs are from each other: the least number of routers between them that their distances to others allow, and
-    /// whether it is only such an estimate.
+    /// The distance between two LANs: the least number of routers between them that their distances to others allow,
+    /// and whether it is only such an estimate.
     fn distance(&self, from: &str, to: &str) -> (u8, bool) {
         let known = |from: &str, to: &str| self.routers.get(&(from, to)).copied();
         if let Some(routers) = known(from, to) {

@@ -1,4 +1,4 @@
-//! What every host of a run sends, in which order.
+//! The plan of a run: what every host sends, in which order.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub struct Test {
     pub is_ipv4: bool,
 }
 
-/// What a test is about.
+/// The subject of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// Whether the group at this place arrives.
@@ -57,7 +57,7 @@ pub enum What {
     },
     /// Whether the packets that the kernel or the network card cuts out of a super-packet arrive (UDP GSO).
     SuperPacket,
-    /// How soon a group comes after a join, and how long it still comes after a leave. See [`Visit`].
+    /// The time from a join until a group comes, and the time after a leave for which it still comes. See [`Visit`].
     Visit,
     /// Whether unicast with an extension header arrives.
     Header(Header),
@@ -128,7 +128,7 @@ pub fn tests(hosts: &[Host], groups: &Groups) -> Vec<Test> {
 /// The number of senders that a host names for a source-specific group. The kernel allows 10 (`igmp_max_msf`).
 const MAX_SOURCES: usize = 8;
 
-/// What a host joins: the groups of each scope, and the group of some if it is the first host on its LAN.
+/// The groups that a host joins: those of each scope, and the group of some if it is the first host on its LAN.
 pub fn joins(hosts: &[Host], groups: &Groups, host: usize) -> Vec<Join> {
     let named = (0..hosts.len()).filter(|sender| is_named(*sender, host));
     let sources: Vec<_> = named.flat_map(|sender| hosts[sender].addresses.clone()).collect();
@@ -162,7 +162,7 @@ pub fn visit(hosts: &[Host], tests: &[Test], host: usize, look: usize, after: Du
     }
 }
 
-/// What a host sends. Unicast goes from and to the first host only, which is the doctor's own.
+/// The rounds that a host sends. Unicast goes from and to the first host only, which is the doctor's own.
 pub fn rounds(hosts: &[Host], tests: &[Test], sender: usize) -> Vec<Round> {
     let mut rounds = Vec::new();
     for (number, test) in tests.iter().enumerate() {

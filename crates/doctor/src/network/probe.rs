@@ -13,7 +13,7 @@ pub const LEN: usize = 24;
 const MAGIC: [u8; 4] = *b"tcdr";
 const VERSION: u32 = 1;
 
-/// What a probe says.
+/// The content of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {
     /// A random number of the run.

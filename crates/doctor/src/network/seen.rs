@@ -1,4 +1,4 @@
-//! What was seen in a run.
+//! The observations of a run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ const MAX_TRACES: usize = 6;
 #[derive(Debug, Clone, Default)]
 pub struct Observation {
     pub hosts: Vec<Host>,
-    /// What each host found at itself, and the queriers that it heard.
+    /// The findings of each host about itself, and the queriers that it heard.
     pub examined: Vec<(Vec<Finding>, Vec<Querier>)>,
     pub(super) groups: Groups,
     pub(super) tests: Vec<Test>,
@@ -49,7 +49,7 @@ pub(super) struct Trace {
 }
 
 impl Observation {
-    /// What a program on `host` got of a test of `sender`.
+    /// The packets of a test of `sender` that a program on `host` got.
     pub(super) fn delivered(&self, host: usize, sender: usize, test: usize) -> Option<&Heard> {
         find(&self.ears[host].delivered, sender, test, false)
     }

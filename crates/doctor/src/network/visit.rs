@@ -51,7 +51,7 @@ pub struct Visiting {
     start: Instant,
     /// The number of packets that this host has sent to each group.
     sent: u32,
-    /// When the groups were joined and left, after the start.
+    /// The time after the start at which the groups were joined. `left` is the time at which they were left.
     joined: Option<Duration>,
     left: Option<Duration>,
     streams: BTreeMap<(u16, u16), Stream>,
@@ -60,7 +60,7 @@ pub struct Visiting {
 /// One sender's packets to one group. Packets have the numbers by which their sender counts them.
 #[derive(Debug, Clone, Copy)]
 struct Stream {
-    /// When packet 0 would have come, in microseconds after the start. Negative before it.
+    /// The time at which packet 0 would have come, in microseconds after the start. Negative before it.
     began_us: i64,
     first_captured: Option<u32>,
     last_captured: Option<u32>,
@@ -147,7 +147,7 @@ impl Visiting {
         stream.note(began_us, probe.number, is_captured);
     }
 
-    /// What came of each sender. `can_look`: whether the host sees what comes to its interface.
+    /// The fate of each sender's packets. `can_look`: whether the host sees what comes to its interface.
     pub fn end(self, can_look: bool) -> Vec<Visited> {
         let Some((joined, left)) = self.joined.zip(self.left) else { return Vec::new() };
         let gap_us = i64::from(self.visit.gap_us);
@@ -184,7 +184,7 @@ impl Stream {
         }
     }
 
-    /// When a packet came, in microseconds after the start of the visit.
+    /// The time at which a packet came, in microseconds after the start of the visit.
     fn at_us(&self, number: u32, gap_us: i64) -> i64 {
         self.began_us + i64::from(number) * gap_us
     }

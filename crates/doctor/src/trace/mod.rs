@@ -31,7 +31,7 @@ const JOIN_SETTLES: Duration = Duration::from_secs(1);
 /// The longest wait in one step, so that a signal is noticed.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
-/// What to trace, and how.
+/// The group and source to trace, and the limits of the trace.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub group: IpAddr,
@@ -49,7 +49,7 @@ pub struct Options {
     pub patience: Duration,
 }
 
-/// Why a trace cannot begin, or go on.
+/// The reason why a trace cannot begin, or go on.
 #[derive(Debug, Error)]
 pub enum Error {
     #[error("{0} is no multicast group: name one like ff15::42 or 239.1.2.3")]

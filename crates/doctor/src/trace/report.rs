@@ -21,7 +21,7 @@ pub struct Report {
     pub hops: Vec<HopReport>,
     /// Whether the trace has reached the router next to the source, and all routers forward.
     pub is_whole: bool,
-    /// Where the trace ended, and why: one sentence.
+    /// The end of the trace, and its reason: one sentence.
     pub end: String,
 }
 

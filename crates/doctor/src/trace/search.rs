@@ -54,7 +54,7 @@ impl Traced {
 /// A router on the way.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hop {
-    /// What the router said first.
+    /// The first answer of the router.
     pub block: StandardBlock,
     /// The number of packets from the source to the group that the router forwards in a second. `None`: not known.
     pub packets_per_second: Option<f64>,
@@ -63,7 +63,7 @@ pub struct Hop {
     pub loss: Option<f64>,
 }
 
-/// Where a trace ended.
+/// The end of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The source is on this host's own network, so no router was asked.
@@ -80,7 +80,7 @@ pub enum End {
     Nobody,
 }
 
-/// What the search waits for.
+/// The event that the search waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     Reply,

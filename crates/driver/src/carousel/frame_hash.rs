@@ -61,7 +61,8 @@ fn blake2b_256() -> blake2b_simd::State {
 mod tests {
     use super::*;
 
-    /// What libsodium's `crypto_generichash(hash, 32, "abc", 3, NULL, 0)` gives, as Python's `hashlib.blake2b` does, and b3sum.
+    /// The expected hash is that of libsodium's `crypto_generichash(hash, 32, "abc", 3, NULL, 0)`, of Python's
+    /// `hashlib.blake2b`, and of b3sum.
     #[test]
     fn hashes_are_those_of_the_updaters_library() {
         let hash = |kind: FrameHash, text: &str| {

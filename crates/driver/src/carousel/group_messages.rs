@@ -22,7 +22,7 @@ use treecast_wire::{igmp, mld};
 /// The longest query that a link of ordinary MTU carries, and more.
 const MAX_PACKET_LEN: usize = 2048;
 
-/// How many messages are read at a time, so that a flood of them cannot keep a sender from sending.
+/// The most messages that are read at a time, so that a flood of them cannot keep a sender from sending.
 const MAX_MESSAGES: usize = 64;
 
 /// The messages to one group on one link.

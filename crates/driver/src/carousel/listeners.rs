@@ -33,15 +33,15 @@ const QUERY_INTERVAL: Duration = Duration::from_secs(20);
 /// after two of them: RFC 9777's 1 s would cost 50 MB more at 200 Mbit/s.
 const LAST_LISTENER_QUERY_INTERVAL: Duration = Duration::from_millis(400);
 
-/// When the last listener seems to have gone, it is asked so often more whether there really is none, and
-/// so much apart: answers get lost where a link is full or a host busy, and soon it is not any longer.
+/// Number of further questions, and the time between them, after the last listener seems to have gone. Answers get
+/// lost where a link is full or a host busy, and such a time passes soon.
 const RECHECKS: u8 = 30;
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest report that a link of ordinary MTU carries, and more.
 const MAX_MESSAGE_LEN: usize = 9216;
 
-/// How many messages are read at a time, so that a flood of them cannot keep a sender from sending.
+/// The most messages that are read at a time, so that a flood of them cannot keep a sender from sending.
 const MAX_MESSAGES: usize = 64;
 
 /// The reason why listeners cannot be heard.
@@ -68,7 +68,7 @@ pub struct ListenerWatch {
     source: Option<IpAddr>,
     interface: Interface,
     buffer: Box<[u8]>,
-    /// When somebody has last said to listen.
+    /// The time at which somebody last said to listen.
     heard_at: Instant,
     /// Whether anybody listened when it was looked last.
     is_present: bool,
@@ -163,7 +163,8 @@ impl ListenerWatch {
         self.link.doubt(now, self.group);
     }
 
-    /// When listeners have been silent for as long as the own queries let them. Another querier may ask far less often.
+    /// The time at which listeners have been silent for as long as the own queries let them. Another querier may ask
+    /// far less often.
     fn doubt_at(&self) -> Option<Instant> {
         let waits = self.is_present && !self.link.is_querier();
         waits.then(|| self.heard_at + timers().listening_interval())
@@ -265,11 +266,11 @@ fn timers() -> Timers {
     Timers { last_listener_query_interval, ..Timers::with_query_interval(QUERY_INTERVAL) }
 }
 
-/// What a host says of a group.
+/// A change that a host reports of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Listens,
-    /// It listens no more, or to fewer sources.
+    /// The host listens no more, or to fewer sources.
     Leaves,
 }
 

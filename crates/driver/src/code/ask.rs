@@ -30,7 +30,7 @@ const MAX_PROOFS: usize = 8;
 /// The time that each of many senders gets at least.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why a code gets no ticket.
+/// The reason why a code gets no ticket.
 #[derive(Debug, Error)]
 pub enum AskError {
     #[error(

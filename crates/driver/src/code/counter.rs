@@ -30,7 +30,7 @@ const ACCEPT_INTERVAL: Duration = Duration::from_micros(200);
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 
-/// What has happened at the counter.
+/// An event at the counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum News {
     /// Somebody has got the ticket.
@@ -48,7 +48,7 @@ pub struct Counter {
     _announcing: Announcing,
 }
 
-/// What all exchanges share.
+/// The state that all exchanges share.
 struct Shared {
     code: Code,
     ticket: String,

@@ -6,7 +6,7 @@ use treecast_proto::code::Code;
 use treecast_wire::code::{EXCHANGE_LEN, PROOF_LEN};
 use zeroize::Zeroizing;
 
-/// What keys are derived for.
+/// The contexts of key derivation, one for each purpose.
 const PROOF: &str = "treecast 2026-11 proof of a code";
 const TICKET: &str = "treecast 2026-11 ticket for a code, AES-256-GCM";
 

@@ -11,16 +11,17 @@ use treecast_proto::Instant;
 
 use treecast_host::tcp_info::{self, Delivery};
 
-/// From look to look.
+/// Time between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A connection of which a packet takes longer than this share of a second stands still.
 const PACKETS_A_SECOND: u64 = 4;
 
-/// As many looks in a row must have found it so: what has just begun to send is left alone.
+/// The number of looks in a row that must find a connection standing still. A connection that has just begun to send
+/// is left alone.
 const LOOKS: u32 = 2;
 
-/// How a connection has got on, from look to look.
+/// The progress of a connection between looks.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
     next: Instant,

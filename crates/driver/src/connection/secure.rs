@@ -17,7 +17,7 @@ pub(super) struct Secure {
     raw: Vec<u8>,
     /// The other side has said that nothing more comes.
     has_ended: bool,
-    /// What is still to be written never will be.
+    /// Whether the bytes that are still to be written are dropped instead.
     is_discarded: bool,
 }
 

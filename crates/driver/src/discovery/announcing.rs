@@ -24,7 +24,7 @@ use crate::{
     security::{self, Identity},
 };
 
-/// How long an announcement on the link is valid, in seconds: three of them may be lost.
+/// The time for which an announcement on the link is valid, in seconds. Three of them may be lost.
 const LINK_SECONDS: u32 = 200;
 
 /// The most addresses of an interface that are told, so that all fits into one packet.
@@ -36,7 +36,7 @@ const READS_A_TURN: usize = 64;
 /// The poller's token of the waker. Smaller ones are sockets.
 const STOP: u64 = u64::MAX;
 
-/// What is told of a session.
+/// A session or an offer that is announced.
 #[derive(Debug, Clone)]
 pub enum Notice {
     /// A session that anybody may join who trusts its sender, signed with the sender's key.
@@ -56,7 +56,8 @@ pub struct Announcing {
 /// Lines about packets that cannot leave, until somebody reads them.
 type Troubles = Arc<Mutex<Vec<String>>>;
 
-/// How many packets in a row a socket may fail to send before that is told. A link that is down for a moment loses one.
+/// The number of packets in a row that a socket must fail to send before this is told. A link that is down for a
+/// moment loses one.
 const FAILURES: u32 = 3;
 
 impl Announcing {
@@ -103,12 +104,12 @@ impl Drop for Announcing {
     }
 }
 
-/// What a line says first that is about a socket of several.
+/// The beginning of a line about one socket of several.
 const NOT_EVERYWHERE: &str = "the session is not announced everywhere";
 
 struct Voice {
     ears: Vec<Ear>,
-    /// How many packets in a row each of them has failed to send.
+    /// The number of packets in a row that each of them has failed to send.
     failures: Vec<u32>,
     troubles: Troubles,
     notice: Notice,
@@ -254,7 +255,7 @@ fn port(announcement: &Announcement) -> u16 {
     ticket.control.first().unwrap_or(&ticket.group).port()
 }
 
-/// What tells a session from others in SAP. It stays the same, because the payload has a number of its own.
+/// The hash that tells a session from others in SAP. It stays the same, because the payload has a number of its own.
 fn hash(announcement: &Announcement) -> u16 {
     let session = announcement.ticket().session.0.to_be_bytes();
     let hash = blake3::hash(&[&announcement.key()[..], &session].concat());

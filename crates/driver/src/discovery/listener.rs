@@ -43,12 +43,12 @@ const MAX_OFFERS_OF_ONE: usize = 2;
 /// The most addresses of one of them.
 const MAX_ADDRESSES: usize = 4;
 
-/// What has become of a session that was announced.
+/// A change of a session that was announced.
 #[derive(Debug, Clone)]
 pub enum News {
-    /// It is announced for the first time, or again.
+    /// The session is announced for the first time, or again.
     Announced(Box<Announcement>),
-    /// It is announced still.
+    /// The session is still announced.
     Renewed(Box<Announcement>),
     /// Its sender has taken the announcement back.
     Withdrawn(Box<Announcement>),
@@ -68,7 +68,7 @@ pub struct Listener {
     clock: Clock,
     poller: Poller,
     questions: Questions,
-    /// How many announcements were refused, by the reason.
+    /// The number of announcements that were refused, by reason.
     refused: BTreeMap<Refusal, u64>,
     /// The first refused announcement of each kind: by the reason, and by whether its key is trusted. `None` once it was told of.
     first_refused: BTreeMap<(Refusal, bool), Option<Announcement>>,
@@ -138,7 +138,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Where it cannot listen, and why. `None` if it listens everywhere.
+    /// The place where it cannot listen, and the reason. `None` if it listens everywhere.
     pub fn problem(&self) -> Option<String> {
         sockets::problem(&self.deaf)
     }
@@ -153,7 +153,7 @@ impl Listener {
         self.directory.open(unix_ms())
     }
 
-    /// How many announcements were refused, by the reason. Those that cannot be read do not count.
+    /// The number of announcements that were refused, by reason. Announcements that cannot be read do not count.
     pub fn refused(&self) -> &BTreeMap<Refusal, u64> {
         &self.refused
     }
@@ -239,7 +239,7 @@ impl AsFd for Listener {
     }
 }
 
-/// When to ask on the link.
+/// The times at which questions are asked on the link.
 #[derive(Debug)]
 struct Questions {
     next: Instant,

@@ -57,7 +57,7 @@ pub(super) struct Instance<'a> {
     pub port: u16,
     pub addresses: &'a [IpAddr],
     pub value: &'a [u8],
-    /// How long others may keep it, in seconds. 0 takes it back.
+    /// The time for which others may keep the instance, in seconds. 0 takes it back.
     pub ttl: u32,
 }
 
@@ -112,7 +112,7 @@ fn add(message: &mut Message, instance: &Instance<'_>) -> Option<()> {
     Some(())
 }
 
-/// What a message has to say of treecast's services.
+/// The facts about treecast's services in a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Heard {
     /// Services that somebody asks for.
@@ -124,7 +124,7 @@ pub(super) struct Heard {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub service: Service,
-    /// What tells the instance from others.
+    /// The label that tells the instance from others.
     pub label: String,
     pub port: u16,
     pub value: Vec<u8>,

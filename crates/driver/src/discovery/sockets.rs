@@ -90,9 +90,9 @@ impl fmt::Display for Deaf {
     }
 }
 
-/// What could not be opened, in one line. `None` if all could.
+/// The sockets that could not be opened, in one line. `None` if all could.
 pub(super) fn problem(failed: &[Deaf]) -> Option<String> {
-    /// As many as are still read.
+    /// The most reasons that a person still reads.
     const MOST: usize = 4;
     let mut reasons: Vec<String> = Vec::new();
     for deaf in failed {
@@ -145,8 +145,9 @@ impl Ear {
         to.map_or(Ok(()), |to| self.socket.send_to(message, to).map(drop))
     }
 
-    /// Receives a message without waiting, and who has sent it. One by mDNS that a router has passed on has no bytes: it is no
-    /// neighbour's (RFC 6762, section 11). Routers lower the hop limit, which no host can set higher than [`HOP_LIMIT`].
+    /// Receives a message without waiting, and returns its sender. A message by mDNS that a router has passed on has
+    /// no bytes: it is no neighbour's (RFC 6762, section 11). Routers lower the hop limit, which no host can set
+    /// higher than [`HOP_LIMIT`].
     ///
     /// # Errors
     /// What the kernel says; `WouldBlock` if nothing has come.

@@ -26,7 +26,7 @@ const ERRORS_AT_ONCE: usize = 256;
 pub(crate) struct Hearing {
     /// Answers to discovery. None with Xcast, which asks for no routers.
     responses: Option<ResponseSocket>,
-    /// What routers say about packets that they cannot pass on.
+    /// Reports of routers about packets that they cannot pass on.
     errors: ErrorSocket,
     /// Routers that register, in Xcast+.
     registrations: Option<RegistrationSocket>,

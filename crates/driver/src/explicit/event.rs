@@ -36,7 +36,7 @@ pub enum MeadEvent {
         /// Length of the longest datagram that goes there by MEADcast. Longer ones go by unicast.
         longest_by_mead_bytes: usize,
     },
-    /// These receivers cannot be reached. The sender goes on sending to them.
+    /// Packets cannot reach these receivers. The sender goes on sending to them.
     Unreachable { receivers: Vec<Ipv6Addr>, why: String },
     /// Packets use this grouping from now on.
     Group(Group),
@@ -101,7 +101,7 @@ pub struct Branch {
     pub routers: Vec<Self>,
 }
 
-/// What a sender has counted since it began.
+/// The sender's counters since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counted {

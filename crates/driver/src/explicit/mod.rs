@@ -62,7 +62,7 @@ pub struct Settings {
     pub requests_per_second: u32,
     /// Whether to discover only when there is traffic.
     pub wait: bool,
-    /// How receivers share packets.
+    /// The way in which receivers share packets.
     pub sharing: Sharing,
     /// The bytes behind the IPv6 header of a packet, for grouping by cost.
     pub payload_bytes: usize,

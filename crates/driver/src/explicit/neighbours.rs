@@ -15,14 +15,14 @@ use std::{
 
 use treecast_host::netlink::Netlink;
 
-/// For so long an answer is good: when a route changes, packets leave by it well within the half second that a receiver may hear
-/// nothing.
+/// The time for which an answer is good. When a route changes, packets leave by it well within the half second that a
+/// receiver may hear nothing.
 const GOOD: Duration = Duration::from_millis(200);
 
-/// How often a packet goes the kernel's own way.
+/// Time between two packets that go the kernel's own way.
 const OWN_WAY: Duration = Duration::from_secs(10);
 
-/// More destinations than any group has; then all is asked for again.
+/// The most destinations that are kept, which is more than any group has. Beyond it, all are asked for again.
 const MAX_WAYS: usize = 65_536;
 
 pub(super) const ETHERNET_LEN: usize = 14;
@@ -46,7 +46,7 @@ struct Destination {
 #[derive(Debug)]
 pub(super) struct Neighbours {
     netlink: Netlink,
-    /// Where packets must leave; none: where routes lead.
+    /// The interface by which packets must leave. `None`: the interface to which routes lead.
     interface: Option<u32>,
     ways: BTreeMap<Ipv6Addr, Destination>,
     /// Known frames, by interface and next hop, and when they were asked for.
@@ -97,7 +97,7 @@ impl Neighbours {
         }))
     }
 
-    /// How a frame to a next hop begins; none when the kernel does not know it.
+    /// The frame header to a next hop. `None` when the kernel does not know the hop.
     fn frame_to(&mut self, (interface, next): (u32, Ipv6Addr)) -> io::Result<Option<Hop>> {
         let Some(to) = self.netlink.neighbour(interface, next)? else { return Ok(None) };
         let Some(from) = self.netlink.link_address(interface)? else { return Ok(None) };

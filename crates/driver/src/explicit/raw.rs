@@ -27,7 +27,7 @@ const BATCH: usize = 64;
 /// Longer than any response or error.
 const MAX_RESPONSE_LEN: usize = 2048;
 
-/// What a sender needs to have room for between two of the kernel's turns.
+/// Size of a sender's socket buffers, in bytes: room for what comes between two of the kernel's turns.
 pub(super) const BUFFER_BYTES: usize = 4 << 20;
 
 /// Sends packets that are whole from the IPv6 header on; the kernel routes them by their destination.
@@ -202,7 +202,7 @@ fn listen(next_header: u8, address: Ipv6Addr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// What has come, and from whom; none when there is nothing now.
+/// The next message, and its sender. `None` when there is none now.
 fn receive<'a>(
     socket: &Socket,
     buffer: &'a mut [u8; MAX_RESPONSE_LEN],

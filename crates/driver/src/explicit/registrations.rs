@@ -52,7 +52,8 @@ impl AsFd for RegistrationSocket {
     }
 }
 
-/// So that nobody can have a stream sent to somebody else, as long as networks look at where packets come from.
+/// Checks that a registration comes from the host that it names. So nobody can have a stream sent to somebody else,
+/// as long as networks look at where packets come from.
 fn said_by_itself(registration: Registration, from: IpAddr) -> Result<Registration, ParseError> {
     match from == IpAddr::from(registration.router) {
         true => Ok(registration),

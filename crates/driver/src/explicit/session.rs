@@ -48,7 +48,7 @@ use crate::{clock::Clock, remedies::FEWER_ADDRESSES, security::random};
 /// Bytes of both headers.
 const IP_AND_UDP_LEN: usize = 48;
 
-/// How often the file with members is looked at.
+/// Time between two looks at the file with members.
 const LOOK: Duration = Duration::from_secs(1);
 
 const HEARING: u64 = 0;
@@ -133,7 +133,7 @@ fn endpoints(settings: &Settings) -> Result<(Members, Ipv6Addr, Interface), Erro
     Ok((members, source, interface))
 }
 
-/// How packets look.
+/// The form of packets.
 fn form(settings: &Settings, source: Ipv6Addr, interface: &Interface) -> Form {
     Form {
         source_port: settings.source_port,
@@ -171,14 +171,14 @@ struct Session<'a> {
     packets: &'a PacketSocket,
     hearing: Hearing,
     tun: &'a Tun,
-    /// What the device takes now.
+    /// The MTU that the device has now, in bytes.
     tun_mtu: u32,
     form: &'a Form,
     /// The most addresses in a packet.
     max: usize,
     /// The interface that packets leave by; 0: where routes lead.
     scope: u32,
-    /// What this thread has counted.
+    /// The counters of this thread.
     counted: Counted,
     /// `None` without a domain's key, and once the user has been warned.
     key_watch: Option<KeyWatch>,
@@ -371,7 +371,7 @@ impl Session<'_> {
     }
 }
 
-/// Why the kernel takes no packet.
+/// The reason why the kernel takes no packet, in words.
 fn reason(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         // So says a raw socket when there is no room for one more neighbour.
@@ -408,7 +408,7 @@ struct Members {
     port: u16,
     /// Whether receivers may have other ports than that.
     has_ports: bool,
-    /// What was found last: a file, which may have been wrong, or none.
+    /// The file as it was found last, or what was wrong with it. `None` if there was no file.
     found: Option<Result<Stamp, String>>,
     known: BTreeMap<Ipv6Addr, u16>,
 }
@@ -480,7 +480,7 @@ impl Members {
     }
 }
 
-/// More than any group's file has.
+/// The most bytes that are read of a file with members: more than any group's file has.
 const MAX_MEMBERS_BYTES: u64 = 16 << 20;
 
 fn parse_member(line: &str, port: u16) -> Option<(IpAddr, u16)> {
@@ -514,7 +514,7 @@ fn add(receivers: &mut BTreeMap<Ipv6Addr, u16>, address: IpAddr, port: u16) -> R
     }
 }
 
-/// These receivers, each of which packets from `source` can go to.
+/// Checks that packets from `source` can go to each of these receivers, and returns them.
 pub(crate) fn check_receivers(receivers: &[IpAddr], source: Ipv6Addr) -> Result<BTreeSet<Ipv6Addr>, Error> {
     let mut known = BTreeMap::new();
     receivers.iter().try_for_each(|receiver| add(&mut known, *receiver, 0))?;
@@ -564,7 +564,7 @@ fn route_source(receiver: Ipv6Addr, bound: Option<(Ipv6Addr, u32)>) -> std::io::
     }
 }
 
-/// What the kernel knows to fit on the way to a receiver, in bytes; sends nothing.
+/// The path MTU that the kernel knows to a receiver, in bytes. Sends nothing.
 fn path_mtu(source: Ipv6Addr, scope: u32, receiver: Ipv6Addr) -> std::io::Result<u32> {
     let at = |address, port| SocketAddrV6::new(address, port, 0, scope).into();
     option::path_mtu(at(source, 0), at(receiver, 9))
@@ -584,7 +584,8 @@ fn check_route(
     }
 }
 
-/// What the device takes: the narrowest way's MTU without the largest header (4.3.1), and never less than IPv6 needs.
+/// The MTU of the device, in bytes: the narrowest way's MTU without the largest header (4.3.1), and never less than
+/// IPv6 needs.
 fn tun_mtu(form: &Form, max: usize, path_mtu: usize) -> u32 {
     (path_mtu.min(form.mtu).saturating_sub(form.header_len(max)) as u32).max(MIN_MTU)
 }

@@ -1,4 +1,4 @@
-//! How receivers share packets. It is used by both senders: `treecast mead` and senders of sessions.
+//! Options for the way in which receivers share packets, for both senders: `treecast mead` and senders of sessions.
 
 use std::net::Ipv6Addr;
 
@@ -39,7 +39,7 @@ pub struct Sharing {
 }
 
 impl Default for Sharing {
-    /// What a session does without being asked.
+    /// The options of a session that is not told any.
     fn default() -> Self {
         Self {
             max: None,
@@ -88,7 +88,7 @@ impl Sharing {
         }
     }
 
-    /// For packets that carry so many bytes behind their IPv6 header.
+    /// The algorithm for packets that carry this many bytes behind their IPv6 header.
     pub(crate) fn algorithm(&self, form: &Form, payload_bytes: usize) -> Algorithm {
         match self.by_cost {
             true => Algorithm::Cost(transmission::model(form, payload_bytes)),

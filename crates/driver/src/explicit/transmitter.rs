@@ -38,7 +38,7 @@ const MAX_PACKET_LEN: usize = 65_575 + OFFLOAD_LEN;
 const TUN: u64 = 0;
 const END: u64 = 1;
 
-/// What both threads see.
+/// The state that both threads see.
 #[derive(Debug)]
 pub(super) struct Shared {
     group: Mutex<Arc<TransmissionGroup>>,
@@ -52,7 +52,7 @@ pub(super) struct Shared {
     is_too_long: AtomicBool,
 }
 
-/// What the transmitter has counted.
+/// The transmitter's counters.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Data {
     pub sent: Sent,
@@ -174,12 +174,12 @@ fn transmit(
     }
 }
 
-/// Where packets leave.
+/// The sockets by which packets leave.
 struct Out<'a> {
     socket: &'a PacketSocket,
-    /// For super-packets; none: they are divided.
+    /// The socket for super-packets. `None` if they are divided.
     super_socket: Option<SuperSocket>,
-    /// That wait to be sent together.
+    /// Packets that wait to be sent together.
     packets: Vec<(Ipv6Addr, Vec<u8>)>,
     counted: Data,
     /// Whether the kernel has refused some for that.

@@ -45,13 +45,13 @@ pub(crate) struct Discovery {
     heeds_marks: bool,
     /// Says who is in which list; none before there is anybody.
     machine: Option<Finder>,
-    /// Who has which address; the first who has one is served by lists.
+    /// The receivers at each address. The first of them is served by lists.
     hosts: BTreeMap<Ipv6Addr, Vec<(u32, u16)>>,
     lists: Vec<List>,
     has_news: bool,
     /// `None` without a domain's key, and once the user has been warned.
     key_watch: Option<KeyWatch>,
-    /// What the user should know ...
+    /// Warnings for the user ...
     warnings: Vec<String>,
     /// ... and about which ways.
     narrow: Vec<NarrowWay>,

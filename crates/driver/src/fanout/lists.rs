@@ -32,14 +32,14 @@ pub(crate) struct SharedList {
 
 struct Maker {
     packets: Packets,
-    /// What headers have besides addresses, lengths and kinds.
+    /// The header fields besides addresses, lengths and kinds.
     ip: ipv6::Header,
     source_port: u16,
     /// Packets that leave one by one.
     divided: Vec<(Ipv6Addr, Vec<u8>)>,
 }
 
-/// What packets of all lists have in common.
+/// The properties that packets of all lists share.
 pub(super) struct Common {
     pub way: Way,
     pub out: Arc<Out>,

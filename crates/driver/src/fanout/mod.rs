@@ -32,7 +32,8 @@ use crate::{
     words::some_of,
 };
 
-/// As much as other sockets of a sender hold: one that fills holds the sender back before a link's queue overflows.
+/// Size of the socket's send buffer, in bytes, as of a sender's other sockets. One that fills holds the sender back
+/// before a link's queue overflows.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
 /// Explicit congestion notification's ECT(0) in the traffic class (RFC 3168, 5).
@@ -41,7 +42,7 @@ const CAPABLE_TRANSPORT: u32 = 2 << 20;
 /// Receivers that a line names.
 const NAMED: usize = 3;
 
-/// What the user should know where full packets do not fit, whichever way they take: the kernel sends fragments of them.
+/// A warning for the user where full packets do not fit, whichever way they take: the kernel sends fragments of them.
 pub(crate) fn too_narrow(receivers: &[IpAddr], mtu: usize, longest: usize, block_len: u16) -> String {
     format!(
         "only packets of up to {mtu} bytes fit on the way to {}, and the session's have up to {longest}: they go there in \
@@ -51,28 +52,28 @@ pub(crate) fn too_narrow(receivers: &[IpAddr], mtu: usize, longest: usize, block
     )
 }
 
-/// Where such packets leave.
+/// The sockets by which such packets leave.
 #[derive(Debug)]
 struct Out {
     packets: PacketSocket,
-    /// For super-packets; none: they are divided.
+    /// The socket for super-packets. `None` if they are divided.
     supers: Mutex<Option<SuperSocket>>,
 }
 
-/// What a host needs to send packets with address lists.
+/// The things that a host needs to send packets with address lists.
 #[derive(Debug)]
 pub(crate) struct Lists {
     pub form: Form,
     kind: Kind,
     sharing: Sharing,
     limits: Parameters,
-    /// Who is to be served, before anybody has come.
+    /// The receivers that are to be served, before anybody has come.
     expected: BTreeSet<Ipv6Addr>,
     out: Arc<Out>,
     hearing: Hearing,
 }
 
-/// Whose headers packets have.
+/// The protocol whose headers packets have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Mead,
@@ -149,7 +150,7 @@ impl Lists {
     }
 }
 
-/// Where receivers reach the sender, too: it is in the ticket.
+/// The sender's address for receivers. It is in the ticket, too.
 fn source(interface: &Interface) -> Option<Ipv6Addr> {
     interface.reachable_addresses().into_iter().find_map(|address| match address {
         IpAddr::V6(address) if is_forwardable(address) => Some(address),

@@ -8,7 +8,7 @@ use treecast_wire::header::FileId;
 
 use super::{code, is_repair};
 
-/// What all encoders may hold: about twice their source blocks, where these are not tiny.
+/// The most bytes that all encoders may hold: about twice their source blocks, where these are not tiny.
 const MAX_BYTES: usize = 64 << 20;
 
 /// A source block that is ready to produce repair symbols.

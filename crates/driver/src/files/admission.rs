@@ -7,7 +7,7 @@ use treecast_wire::message::{BeginOfFile, ObjectKind};
 use super::{Kept, Limit, Rules, TargetFolder, check_name};
 use crate::remedies::HIDDEN;
 
-/// What has been taken of a session, by the objects' numbers, and what has not.
+/// The objects of a session that have been taken, and the others, by number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Admission {
     rules: Rules,
@@ -150,7 +150,7 @@ mod tests {
         admission.admit(2, &begin(4, "c")).unwrap();
     }
 
-    /// With `--max-files` alone, any sizes are taken, up to what an announcement can say.
+    /// `--max-files` alone takes any size, up to the largest that an announcement can say.
     #[test]
     fn sizes_that_no_disk_has_are_given_back_as_they_were_taken() {
         let mut admission = Admission::new(Rules { max_files: Some(9), ..Rules::default() });

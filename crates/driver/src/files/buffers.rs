@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Shorter ones are the allocator's.
 const LEAST_LEN: usize = 4 * 1024;
 
-/// As many sizes, each twice the one before.
+/// Number of sizes, each twice the one before.
 const SIZES: usize = 5;
 
 /// The most memory of buffers that nobody uses.
@@ -54,7 +54,7 @@ impl Buffers {
     }
 }
 
-/// Which size has room for so many bytes; none where the allocator is to see to it.
+/// The index of the size with room for this many bytes. `None` where the allocator gives the buffer.
 fn size_for(len: usize) -> Option<usize> {
     let size = len.next_power_of_two().trailing_zeros().checked_sub(LEAST_LEN.trailing_zeros())? as usize;
     (size < SIZES).then_some(size)

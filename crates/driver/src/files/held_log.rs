@@ -34,10 +34,10 @@ const MAX_PIECES: usize = 512;
 /// Number of bytes that are written to one file before it is the other's turn.
 const TURN_LEN: u64 = 4 << 20;
 
-/// More of a file is not read.
+/// The most bytes that are read of a file.
 const MAX_LEN: u64 = 32 << 20;
 
-/// What a piece takes in memory besides its bytes, at most.
+/// The most memory that a piece takes besides its bytes, in bytes.
 const OVERHEAD_BYTES: usize = 256;
 
 /// Upper bound of the memory for small objects that are held, in bytes. Further objects go to the disk, as large ones do.
@@ -56,7 +56,7 @@ pub(super) struct Piece<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What was noted of an object, in the order in which it was.
+/// The notes about an object, in the order in which they were taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Left {
     pub announced: Announced,
@@ -115,7 +115,7 @@ impl SharedLog {
 #[derive(Debug)]
 pub(super) struct HeldLog {
     files: [File; 2],
-    /// Whose turn it is, how far that one is written, and how far it will be.
+    /// The index of the file whose turn it is. It is written up to `position`, and will be up to `turn_end`.
     current: usize,
     position: u64,
     turn_end: u64,

@@ -9,10 +9,10 @@ use treecast_proto::Instant;
 use super::{Buffers, Ending, Journal, Report, Store, TargetFolder, Task};
 use crate::udp::Batch;
 
-/// How long bytes wait for others.
+/// The longest time that bytes wait for others.
 const MAX_AGE: Duration = Duration::from_millis(10);
 
-/// How many bytes do not wait.
+/// The number of bytes from which on they do not wait.
 const ENOUGH_BYTES: usize = 128 * 1024;
 
 /// Announced bytes for each byte that may wait for the store at a time. A receiver that is killed has fetched what waits in
@@ -94,7 +94,7 @@ impl Intake {
         self.is_urgent = true;
     }
 
-    /// How many bytes may wait for the store.
+    /// The most bytes that may wait for the store.
     fn most_waiting(&self) -> usize {
         match self.announced_bytes {
             // What is held in memory is in a log.
@@ -120,7 +120,7 @@ impl Intake {
         }
     }
 
-    /// While the disk has all batches, or too much that is not written, packets wait.
+    /// Submits the tasks and the batch. Packets wait while the disk has all batches, or too much that is not written.
     fn submit(&mut self) {
         let asked = std::time::Instant::now();
         let empty = self.store.batch();
@@ -168,7 +168,7 @@ mod tests {
     const SIZE: u64 = 16 << 20;
     const RUN: usize = 64 * 1024;
 
-    /// How many bytes are in part files as far as journals say so.
+    /// The number of bytes in part files, by what journals say.
     fn noted_bytes(path: &Path) -> u64 {
         let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
         let journal = entries.into_iter().find(|path| path.extension().is_some_and(|end| end == "journal"));

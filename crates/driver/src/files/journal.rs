@@ -76,7 +76,7 @@ const MAX_UNWRITTEN: usize = 64 * 1024;
 const READ_BY_OTHERS: u16 = 0o055;
 const WRITTEN_BY_OTHERS: u16 = 0o022;
 
-/// What nobody has gone on with for so long is removed.
+/// The age from which on leftovers are removed that no receiver has continued.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The journal of one receiver, and its slot. Dropping it keeps the file if it has entries from which a later
@@ -96,17 +96,17 @@ pub struct Journal {
     has_done: bool,
     /// Whether the file is left when this is dropped.
     stays: bool,
-    /// Who the receiver says it is.
+    /// The identity that the receiver states.
     myself: Option<String>,
     /// The last line may be cut short: the disk was full.
     is_torn: bool,
-    /// What is held in memory.
+    /// The log of objects that are held in memory.
     held: SharedLog,
     /// The inodes of folders that an earlier receiver has made.
     made: BTreeSet<u64>,
 }
 
-/// How a session has ended for its receiver.
+/// The way in which a session has ended for its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The session is over. Only files that have their names stay.
@@ -237,7 +237,7 @@ impl Journal {
         self.resumes
     }
 
-    /// Who the killed receiver, with whose journal this one goes on, said it was.
+    /// The identity that was stated by the killed receiver whose journal this one continues.
     pub(crate) fn myself(&self) -> Option<&str> {
         self.myself.as_deref()
     }
@@ -267,7 +267,7 @@ impl Journal {
         self.done_as(file, begin, announced(begin), hashes, status);
     }
 
-    /// As [`Journal::done`], with what stands for the announcement.
+    /// Does what [`Journal::done`] does, with the text that stands for the announcement.
     pub(super) fn done_as(
         &mut self,
         file: FileId,
@@ -398,7 +398,7 @@ impl Journal {
         self.write();
     }
 
-    /// What the journal says.
+    /// Reads the journal.
     fn read(&mut self) -> Leftovers {
         let mut text = Vec::new();
         // One that cannot be read says nothing.
@@ -486,7 +486,7 @@ impl Drop for Journal {
     }
 }
 
-/// What the kernel calls the time since the machine was started.
+/// The kernel's identifier of the time since the machine was started.
 fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
@@ -511,7 +511,7 @@ fn slot_of(name: &str) -> Option<(SessionId, u32)> {
     Some((SessionId(u32::from_str_radix(session, 16).ok()?), parts.next()?.parse().ok()?))
 }
 
-/// As [`slot_of`], for journals alone.
+/// The session and slot, as of [`slot_of`], for journals alone.
 fn journal_of(name: &str) -> Option<(SessionId, u32)> {
     slot_of(name).filter(|(session, slot)| name == format!("{HIDDEN}{:08x}.{slot}.journal", session.0))
 }

@@ -16,7 +16,7 @@ const MOST_INODES: usize = 1 << 20;
 /// The bits for set-user-ID, set-group-ID and sticky.
 const SPECIAL_BITS: u32 = 0o7000;
 
-/// How many entries have properties that receivers do not get.
+/// The number of entries whose properties receivers do not get.
 #[derive(Debug)]
 pub struct LeftBehind {
     special_bits: usize,

@@ -50,7 +50,7 @@ pub(super) struct Names {
     given: BTreeMap<Inode, Box<str>>,
     /// Sum of their lengths, in bytes.
     given_bytes: usize,
-    /// What folders are to be like in the end.
+    /// The attributes that folders are to have in the end.
     folders: BTreeMap<String, Attributes>,
     /// Modes that folders get back in the end. Nothing could be put into them before.
     opened_up: BTreeMap<String, u16>,
@@ -346,7 +346,7 @@ impl Names {
         Ok(status)
     }
 
-    /// What is at a place, which must not be another object of the session.
+    /// Checks that the entry at a place is not another object of the session. Returns its inode.
     fn check_place(
         &self,
         parent: &OwnedFd,

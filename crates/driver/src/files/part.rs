@@ -53,7 +53,7 @@ impl PartFile {
         self.file.as_ref().ok_or_else(|| io::Error::other("it is closed"))
     }
 
-    /// Where it lies.
+    /// The path of the file.
     pub(super) fn path(&self) -> PathBuf {
         self.device.clone().unwrap_or_else(|| self.folder.path().join(self.name.to_string_lossy().as_ref()))
     }

@@ -16,8 +16,9 @@ use treecast_host::{
 
 use super::{Change, SourceError};
 
-/// Where a file, folder or link to send is. What a user has named is opened by its path. What was found in a folder
-/// is opened below that folder's descriptor, so that whoever may rename things there cannot lead the sender elsewhere.
+/// The place of a file, folder or link to send. An entry that a user has named is opened by its path. An entry that
+/// was found in a folder is opened below that folder's descriptor. So nobody who may rename things there can lead the
+/// sender elsewhere.
 #[derive(Debug, Clone)]
 pub struct Place {
     path: PathBuf,
@@ -27,7 +28,7 @@ pub struct Place {
 #[derive(Debug, Clone)]
 struct Below {
     root: Arc<Root>,
-    /// Where the path below the root begins in the whole path.
+    /// The position in the whole path at which the path below the root begins.
     start: usize,
 }
 

@@ -22,24 +22,25 @@ use super::{
 /// Objects up to this size, in bytes, are small.
 const MAX_LEN: u64 = 64 * 1024;
 
-/// What is held beyond this does not wait until the group's socket is empty: the sender's word on it is most often there,
-/// and files are best made of what the caches still hold. With 4 MiB here 10,000 of 10 KB cost 3 % more.
+/// The number of held bytes above which objects do not wait until the group's socket is empty. The sender's word on
+/// them is most often there by then, and files are best made of what the caches still hold. With 4 MiB here 10,000 of
+/// 10 KB cost 3 % more.
 const MANY_BYTES: usize = 512 << 10;
 
 /// The small objects of a session that are under way.
 #[derive(Debug, Default)]
 pub(crate) struct SmallObjects {
     held: BTreeMap<FileId, Held>,
-    /// What has come of objects that are not announced, with its positions.
+    /// The bytes that have come of objects that are not announced, with their positions.
     early: BTreeMap<FileId, Vec<(u64, Vec<u8>)>>,
     /// All that is in memory.
     held_bytes: usize,
     /// Objects that the store has been told of. They stay there until they are discarded.
     stored: BTreeSet<FileId>,
     log: SharedLog,
-    /// What has come and is not in the log yet.
+    /// The ranges that have come and are not in the log yet.
     unlogged: Vec<(FileId, Range<u64>)>,
-    /// What an earlier receiver has held.
+    /// The notes about objects that an earlier receiver has held.
     left: BTreeMap<u32, Left>,
     buffers: Buffers,
 }

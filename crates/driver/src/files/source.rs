@@ -38,13 +38,13 @@ const SHORT_LEN: u64 = 256 * 1024;
 /// The permission bits of bytes in memory: the owner may write, everybody may read.
 const MEMORY_MODE: u32 = 0o644;
 
-/// What must stay the same while a file is sent.
+/// The properties that must stay the same while a file is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     device: u64,
     inode: u64,
     size: u64,
-    /// When it was modified: seconds and nanoseconds. `None` for a block device, of which nobody knows that.
+    /// The time of modification: seconds and nanoseconds. `None` for a block device, of which nobody knows it.
     modified: Option<(i64, i64)>,
 }
 
@@ -60,7 +60,7 @@ pub struct Source {
     is_sparse: bool,
     /// The stretch of the file that was read from last.
     extent: Extent,
-    /// How it is compressed. `None` if it is sent as it is.
+    /// The way in which it is compressed. `None` if it is sent as it is.
     coding: Option<Box<Coding>>,
     difference: Difference,
 }
@@ -71,11 +71,11 @@ enum Difference {
     None,
     /// The object before it is its index.
     Indexed,
-    /// It is the index of the object behind it.
+    /// The source is the index of the object behind it.
     Index,
 }
 
-/// How a source is compressed, and the segments that were read last.
+/// The compression of a source, and the segments that were read last.
 #[derive(Debug)]
 struct Coding {
     level: i32,
@@ -114,14 +114,14 @@ const LEAST_SAVED: usize = 20;
 /// Sources up to this size, in bytes, are not compressed: several of them share a packet.
 const LEAST_COMPRESSED: u64 = 64 * 1024;
 
-/// What an object's bytes are.
+/// The origin of an object's bytes.
 #[derive(Debug)]
 enum Content {
     /// A regular file's, or a block device's.
     File(Option<File>),
     /// A folder has none.
     Folder,
-    /// What a symbolic link points to.
+    /// The target of a symbolic link.
     Link(Vec<u8>),
     /// The caller's bytes, which never change.
     Memory(Memory),
@@ -248,7 +248,8 @@ impl Source {
         self.identity.size
     }
 
-    /// Has the source compressed by zstd at this level from now on, if a sample of it becomes smaller. Returns whether it is.
+    /// Compresses the source by zstd at this level from now on, if a sample of it becomes smaller. Returns whether it
+    /// is compressed.
     ///
     /// # Errors
     /// If it cannot be read.

@@ -36,7 +36,7 @@ pub enum SourceError {
     Interrupted,
 }
 
-/// What has happened to a file since it was listed.
+/// A change of a file since it was listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// Its time of modification is another.
@@ -46,9 +46,9 @@ pub enum Change {
     /// Another file, or something else, has its name.
     Replaced,
     Removed,
-    /// More can be read than its size says.
+    /// The file has more to read than its size says.
     Unbounded,
-    /// What this process prints goes into it.
+    /// The file takes what this process prints.
     OwnOutput,
 }
 
@@ -144,7 +144,7 @@ impl fmt::Display for Unsendable {
     }
 }
 
-/// In a few words, without the path.
+/// The reason in a few words, without the path.
 fn why(error: &SourceError) -> String {
     match error {
         SourceError::Unreadable { source, .. } => format!("cannot be read: {source}"),

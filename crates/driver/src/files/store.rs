@@ -51,7 +51,7 @@ pub enum Report {
     Seeded {
         file: FileId,
         ranges: Vec<Range<u64>>,
-        /// Why the older version could not be read, or not to its end.
+        /// The reason why the older version could not be read, or not to its end.
         why_not: Option<String>,
     },
     /// The disk is full. From now on, objects wait for space.
@@ -74,7 +74,7 @@ pub struct Store {
     made: usize,
     /// Empty batches that have come back.
     empty: Vec<Batch>,
-    /// What has been handed over and is not done and noted, and how many batches that is.
+    /// The bytes that have been handed over and are not yet stored and noted, and the number of their batches.
     waiting: Bytes,
     under_way: usize,
     reports: Receiver<Report>,
@@ -87,14 +87,14 @@ enum Job {
     End { ending: Ending, done: SyncSender<Option<String>> },
 }
 
-/// What was to be done with a batch is done, and noted.
+/// The report that all tasks of a batch are done and noted.
 #[derive(Debug)]
 struct Done {
     batch: Batch,
     bytes: Bytes,
 }
 
-/// How many bytes of objects tasks bring to their files.
+/// The number of bytes of objects that tasks bring to their files.
 #[derive(Debug, Clone, Copy, Default)]
 struct Bytes {
     /// Bytes that are nowhere else, should the receiver be killed.
@@ -265,7 +265,7 @@ impl Drop for Store {
     }
 }
 
-/// What carries out jobs.
+/// The thread's state, which carries out jobs.
 struct Worker {
     parts: Parts,
     buffers: Buffers,

@@ -27,10 +27,10 @@ use crate::{
 /// The shortest run of zeros, in bytes, that becomes a hole of a file.
 const LEAST_HOLE: usize = 16 * 1024;
 
-/// What is hashed for a hole.
+/// The bytes that are hashed for a hole.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
-/// How much is read back at once where the hash has to catch up.
+/// The number of bytes that are read back at once where the hash has to catch up.
 pub(super) const CATCH_UP_LEN: usize = GROUP_LEN as usize;
 
 /// The file and the state of its hash. Bytes of a group that arrive in order are hashed from the receive
@@ -41,7 +41,7 @@ pub(super) struct Stored {
     /// Whether segments are stored that are longer when they are decompressed: the room behind them stays.
     is_compressed: bool,
     tree: TreeHash,
-    /// What is stored, start to end, without two ranges that touch.
+    /// The stored ranges, start to end. No two of them touch.
     stored: BTreeMap<u64, u64>,
     /// Groups that are stored whole and not in the tree.
     behind: BTreeSet<u64>,
@@ -50,7 +50,7 @@ pub(super) struct Stored {
     is_read_back: bool,
     /// The last hash that was reported.
     last_hash: Option<[u8; 32]>,
-    /// What is stored and not in the journal, in the order in which it came.
+    /// The ranges that are stored and not in the journal, in the order in which they came.
     unnoted: Vec<Range<u64>>,
     unnoted_bytes: u64,
 }

@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), names);
     }
 
-    /// How many files under `path` this process has open.
+    /// The number of files under `path` that this process has open.
     fn open_files(path: &std::path::Path) -> usize {
         let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
         let open = descriptors.filter_map(|one| std::fs::read_link(one.unwrap().path()).ok());

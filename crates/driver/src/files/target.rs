@@ -70,7 +70,7 @@ impl TargetError {
     }
 }
 
-/// How the names of what is not a received file begin: of journals, and of files that are not whole.
+/// The beginning of the names of all that is not a received file: of journals, and of files that are not whole.
 pub(super) const HIDDEN: &str = ".treecast-";
 
 /// Name of the extended attribute that says whose delivery has put a file where it is ([`sender_label`]).
@@ -129,7 +129,7 @@ pub struct TargetFolder {
     rules: Rules,
     /// The device to which the one object goes. The folder then has only what treecast keeps beside it.
     device: Option<Device>,
-    /// Where older versions of objects are: a file, a device or a folder. `None`: where the objects go.
+    /// The place of older versions of objects: a file, a device or a folder. `None`: where the objects go.
     old: Option<Arc<Path>>,
     /// The public key of the session's sender. `None` in a plain session.
     sender: Option<[u8; KEY_LEN]>,
@@ -165,7 +165,7 @@ impl TargetFolder {
         Self { rules, ..self }
     }
 
-    /// Has the one object of the session go to a device.
+    /// Writes the one object of the session to a device.
     #[must_use]
     pub fn with_device(self, device: Option<Device>) -> Self {
         Self { device, ..self }
@@ -223,7 +223,7 @@ impl TargetFolder {
         self.folder.folder(Path::new(path))
     }
 
-    /// What is at `name`, a name that has been checked.
+    /// The entry at `name`, a name that has been checked.
     pub(super) fn status_of(&self, name: &str) -> io::Result<Status> {
         self.folder.status(Path::new(name))
     }
@@ -270,8 +270,8 @@ impl TargetFolder {
         }
     }
 
-    /// How many bytes this user may still write here. None where the file system does not say (an unlimited tmpfs):
-    /// writing will show. A quota does not count.
+    /// The number of bytes that this user may still write here. `None` where the file system does not say (an
+    /// unlimited tmpfs): writing will show. A quota does not count.
     pub(super) fn free_bytes(&self) -> Option<u64> {
         sys::free_bytes(&*self.folder)
     }

@@ -56,7 +56,7 @@ pub enum Task {
     Discard { file: FileId },
     /// Removes what an earlier receiver has left of an object that will not come again.
     DropPart { file: FileId },
-    /// From now on, remembers where objects are that have their names, so that they can be read back.
+    /// Remembers, from now on, where objects are that have their names, so that they can be read back.
     Serve,
     /// Reads stored bytes back, to be sent to this address. They come as a [`Report`], unless they are not there.
     Read { file: FileId, range: Range<u64>, to: Address },
@@ -68,7 +68,7 @@ pub enum Task {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Whole {
     pub begin: BeginOfFile,
-    /// What stands for `begin` in a journal.
+    /// The value that stands for `begin` in a journal.
     pub(super) announced: Announced,
     pub content: Vec<u8>,
     pub hash: [u8; 32],

@@ -16,7 +16,7 @@ use blake3::{
 /// Bytes that are hashed as one: a power of two of BLAKE3's chunks.
 pub(super) const GROUP_LEN: u64 = 256 * 1024;
 
-/// What is known of the tree.
+/// The known part of the tree.
 #[derive(Default)]
 pub(super) struct TreeHash {
     /// The values of subtrees by level (0 is one group) and index. Never of two siblings: those are merged.

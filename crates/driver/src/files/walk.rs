@@ -82,14 +82,14 @@ pub struct Skipped {
     first: BTreeMap<PathBuf, Why>,
 }
 
-/// Why an entry is not sent.
+/// The reason why an entry is not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Why {
-    /// It is neither a file nor a folder nor a symbolic link.
+    /// The entry is neither a file nor a folder nor a symbolic link.
     Special,
     /// A receiver keeps such files beside those that are on their way to it.
     Own,
-    /// It is a symbolic link with this target, which is absolute or outside the folder.
+    /// The entry is a symbolic link with this target, which is absolute or outside the folder.
     Outside(PathBuf),
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for Why {
 }
 
 impl Skipped {
-    /// How many entries the warning names.
+    /// The number of entries that the warning names.
     const NAMED: usize = 5;
 
     fn add(&mut self, name: PathBuf, why: Why) {
@@ -135,7 +135,7 @@ impl Skipped {
     }
 }
 
-/// What of the named folders is sent, and what happens if something cannot be.
+/// The rules for which entries of the named folders are sent, and for those that cannot be.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// The entries of folders that are left out.
@@ -144,11 +144,11 @@ pub struct Selection {
     pub is_strict: bool,
 }
 
-/// What is behind `paths`, in the order of the paths; a folder stands for itself and all that is below it, by name. A
-/// file is called by its own name, one in a folder by the path that begins with the folder's. A folder with `/` behind
-/// it stands only for what is in it, and names begin there. Symbolic links are followed where they are named, and
-/// carried as links inside folders. Links there that would lead out of the folder, and what is no file, folder or
-/// link, are skipped.
+/// The entries behind `paths`, in the order of the paths. A folder stands for itself and all that is below it, by
+/// name. A file is called by its own name, one in a folder by the path that begins with the folder's. A folder with
+/// `/` behind it stands only for what is in it, and names begin there. Symbolic links are followed where they are
+/// named, and carried as links inside folders. Links there that would lead out of the folder, and what is no file,
+/// folder or link, are skipped.
 ///
 /// # Errors
 /// When named paths cannot be read or sent, or objects would get one name: all of them together.
@@ -188,7 +188,7 @@ fn check_own_name(path: &Path) -> Result<(), SourceError> {
     if is_root { Err(SourceError::NoName { path: path.to_owned() }) } else { Ok(()) }
 }
 
-/// What a path is called, and whether it is a folder. A folder whose content is meant is called nothing.
+/// The name of a path, and whether it is a folder. A folder whose content is meant has an empty name.
 fn look_at(path: &Path) -> Result<(PathBuf, bool), SourceError> {
     let unreadable = |source| SourceError::Unreadable { path: path.to_owned(), source };
     let is_folder = path.metadata().map_err(unreadable)?.is_dir();
@@ -233,7 +233,7 @@ struct Walk<'a> {
 struct Tree {
     root: Arc<Root>,
     path: PathBuf,
-    /// What the folder is called. Empty if its content is meant.
+    /// The name of the folder. Empty if its content is meant.
     prefix: PathBuf,
     objects: BTreeMap<PathBuf, NamedSource>,
 }
@@ -350,7 +350,7 @@ impl Walk<'_> {
         Ok(Some(NamedSource { name, source: Source::of_folder(place.clone(), &folder)? }))
     }
 
-    /// What is in a folder; not all of it when the search is stopped meanwhile.
+    /// The entries of a folder. They are incomplete when the search is stopped meanwhile.
     fn entries(&self, root: &Root, folder: &Path) -> io::Result<Vec<(OsString, Kind)>> {
         let mut entries = Vec::new();
         root.list(folder, |name, kind| {

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use treecast_proto::Instant;
 
-/// What a rate is measured over.
+/// The time over which a rate is measured.
 const WINDOW: Duration = Duration::from_secs(5);
 
 /// A sample is kept at most so often.

@@ -1,5 +1,5 @@
-//! What members of local groups need besides the loops of all sessions ([`crate::send`], [`crate::receive`]): a socket of
-//! their own, by which they speak to local groups and to one another, and the file of groups made by hand.
+//! The parts of members of local groups besides the loops of all sessions ([`crate::send`], [`crate::receive`]): a
+//! socket of their own, by which they speak to local groups and to one another, and the file of groups made by hand.
 
 mod groups_file;
 mod post;

@@ -17,7 +17,7 @@ const MAX_NAMED: usize = 100;
 /// The help of the number of those who report.
 const CLIENTS: &str = "Members and groups that report here";
 
-/// What the others' series are called.
+/// The name of the series of all others.
 const OTHERS: &str = "(others)";
 
 /// Writes snapshots of one session.
@@ -167,7 +167,7 @@ fn counters(progress: &Progress) -> [Row; 6] {
     ]
 }
 
-/// What a standing receiver does now.
+/// The rows on the work of a standing receiver.
 fn standing_rows(standing: &StandingStatus) -> [Row; 6] {
     let waits = f64::from(standing.waits_for.is_some());
     let last = standing.last.as_ref().map_or(0.0, |last| last.at as f64);
@@ -187,7 +187,7 @@ fn standing_rows(standing: &StandingStatus) -> [Row; 6] {
     ]
 }
 
-/// What has happened at a standing receiver.
+/// The counters of a standing receiver.
 fn standing_counters(counts: &StandingCounts) -> [Row; 10] {
     [
         ("standing_received", "", "Sessions received to their end", counts.received as f64),
@@ -238,7 +238,7 @@ fn moves(progress: &SendProgress) -> [Row; 2] {
     ]
 }
 
-/// What a sender has sent again in a session with local groups.
+/// The rows on what a sender has sent again in a session with local groups.
 fn repaired(local: &LocalSending) -> [Row; 3] {
     let late = "Files that receivers gave up because they were late, summed over receivers";
     [
@@ -253,7 +253,7 @@ fn repaired(local: &LocalSending) -> [Row; 3] {
     ]
 }
 
-/// What a member of local groups has lost, got from others, and sent for others.
+/// The rows on what a member of local groups has lost, got from others, and sent for others.
 fn mended(local: &LocalProgress) -> [Row; 4] {
     [
         (

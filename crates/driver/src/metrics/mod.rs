@@ -14,7 +14,7 @@ use std::{
 use self::figures::Figures;
 use crate::status::{Board, answer::Answerer};
 
-/// More than Prometheus sends.
+/// The most headers of a request, which is more than Prometheus sends.
 const MAX_HEADERS: usize = 64;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -1,4 +1,4 @@
-//! What a receiver answers to the announcement of an object: the paper's per-file notification (interdomain-2013, 4.3.1).
+//! A receiver's answer to the announcement of an object: the paper's per-file notification (interdomain-2013, 4.3.1).
 
 use std::{fmt, sync::Arc};
 

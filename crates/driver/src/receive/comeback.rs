@@ -18,7 +18,7 @@ use crate::{
     hindrance::Hindrance,
 };
 
-/// How long a failed attempt is left alone.
+/// The pause after a failed attempt.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Receives a session over as many connections as it takes.
@@ -78,8 +78,8 @@ pub(super) fn run(
     }
 }
 
-/// Whatever is wrong may pass until the deadline, an interface that is down as well as a sender that goes again at once;
-/// only what the sender itself refuses is refused for good.
+/// Repeats an attempt until the deadline. All errors may pass, that of an interface that is down as well as that of a
+/// sender that goes again at once. Only a refusal by the sender itself is final.
 fn persist<T>(
     deadline: Instant,
     stop: &Stop,

@@ -113,7 +113,7 @@ mod tests {
         assert!(taken < Duration::from_millis(900), "{taken:?}, as long as the kernel waits");
     }
 
-    /// How long it takes to connect when the first SYN is lost.
+    /// The time that it takes to connect when the first SYN is lost.
     fn after_a_lost_syn() -> Duration {
         let (listener, address) = narrow_listener();
         let first = TcpStream::connect(address).unwrap();

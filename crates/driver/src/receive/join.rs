@@ -39,10 +39,11 @@ use crate::{
 /// would send the first packets to nobody.
 const MEMBERSHIP_TICKS: u32 = 3;
 
-/// How long a switch gets to take the report up.
+/// The time that a switch gets to take the report up.
 const SNOOPING_TIME: Duration = Duration::from_millis(8);
 
-/// For all of it where routers lie between, each of which joins for itself, some ticks after the one before.
+/// The time for all of this where routers lie between. Each of them joins for itself, some ticks after the one
+/// before.
 const ROUTED_MEMBERSHIP_TIME: Duration = Duration::from_millis(40);
 
 /// A receiver with its sockets, that the sender has answered.
@@ -62,14 +63,14 @@ pub(super) struct Joined {
     pub sender_key: Option<PublicKey>,
 }
 
-/// Who the receiver is, the same each time it joins.
+/// The identity of the receiver, the same each time it joins.
 pub(super) struct Member {
     name: String,
-    /// What the sender of a plain session knows it again by.
+    /// The number by which the sender of a plain session knows it again.
     number: [u8; MEMBER_LEN],
     /// The sender's key. `None` in a plain session.
     tls: Option<ReceiverTls>,
-    /// What the journal is to say of it.
+    /// The identity as the journal is to note it.
     noted: String,
 }
 
@@ -280,7 +281,7 @@ pub(super) fn listen(
     })
 }
 
-/// What the connection is secured with; none where the ticket says that the session is plain.
+/// The security of the connection. `None` where the ticket says that the session is plain.
 fn tls(
     options: &ReceiveOptions,
     identity: &Identity,
@@ -297,7 +298,7 @@ fn tls(
     Ok(Some(ReceiverTls::new(identity, sender)?))
 }
 
-/// How long the group is left alone before the sender hears of this receiver.
+/// The time between joining the group and telling the sender of this receiver.
 fn membership_time(interface: &Interface, sender: IpAddr) -> Duration {
     if interface.is_on_link(sender) {
         clock::tick() * MEMBERSHIP_TICKS + SNOOPING_TIME
@@ -315,7 +316,7 @@ fn check_name(name: &str) -> Result<(), ReceiveError> {
 /// The environment variable that names the lab's node in which a program runs.
 const NODE_VARIABLE: &str = "TREECAST_NODE";
 
-/// Where the network namespaces that have names are, one file each (ip-netns(8)).
+/// The folder of the network namespaces that have names, one file each (ip-netns(8)).
 const NAMESPACES: &str = "/run/netns";
 
 /// The node's name in a lab. Elsewhere the name of the network namespace or host and the process id: two receivers with
@@ -328,7 +329,7 @@ fn default_name() -> String {
     plain_name(&namespace_name().unwrap_or_else(host), &format!("-{}", std::process::id()))
 }
 
-/// What a receiver may be called, at most [`MAX_RECEIVER_NAME_LEN`] bytes, `suffix` at its end.
+/// A name that a receiver may have, of at most [`MAX_RECEIVER_NAME_LEN`] bytes, `suffix` at its end.
 fn plain_name(name: &str, suffix: &str) -> String {
     let name: String = name.chars().filter(char::is_ascii_graphic).collect();
     let len = name.len().min(MAX_RECEIVER_NAME_LEN - suffix.len());
@@ -415,8 +416,8 @@ fn group_address(ticket: &Ticket, interface: &Interface) -> GroupAddress {
     GroupAddress { group: ticket.group, source: ticket.source, interface: interface.clone() }
 }
 
-/// What the sender may count on. The kernel's own limit is twice that, which single packets' bookkeeping
-/// uses up; and on one host the queue between two interfaces (`net.core.netdev_max_backlog`, 1000
+/// The buffer size, in bytes, that the sender may count on. The kernel's own limit is twice that, which single
+/// packets' bookkeeping uses up. On one host the queue between two interfaces (`net.core.netdev_max_backlog`, 1000
 /// super-packets for all receivers together) overflows before larger buffers do.
 fn announced_bytes(buffer: &ReceiveBuffer) -> u32 {
     u32::try_from(buffer.bytes).unwrap_or(u32::MAX)

@@ -66,12 +66,12 @@ pub struct ReceiveOptions {
     pub into: PathBuf,
     /// The device to which the session's one file goes. `into` then has only what treecast keeps beside it.
     pub device: Option<Device>,
-    /// Where older versions of objects are that the sender sends by difference: a file, a block device, or a folder with files
-    /// of the objects' names. `None`: where the objects go.
+    /// The place of older versions of objects that the sender sends by difference: a file, a block device, or a
+    /// folder with files of the objects' names. `None`: where the objects go.
     pub old: Option<PathBuf>,
-    /// What decides which announced objects are wanted. `None` takes all.
+    /// The function that decides which announced objects are wanted. `None` takes all.
     pub chooser: Option<Chooser>,
-    /// What takes complete files before the sender hears of them. `None`: they are where they are to be.
+    /// The function that takes complete files before the sender hears of them. `None`: they stay where they are.
     pub taker: Option<Taker>,
     /// The rules for the sender in the folder.
     pub rules: Rules,
@@ -85,7 +85,7 @@ pub struct ReceiveOptions {
     pub offload: Offload,
     /// The receiver's identity. `None` makes a key for the session.
     pub identity: Option<Identity>,
-    /// What kind of receiver this is.
+    /// The kind of receiver that this is.
     pub role: Role,
     /// Whether to refuse the ticket of a plain session.
     pub secure_only: bool,
@@ -183,16 +183,16 @@ pub enum ReceiveEvent {
         name: String,
         /// The bytes of the object that are copied from it.
         bytes: u64,
-        /// Why it could not be read, or not to its end. `None` if it was.
+        /// The reason why it could not be read, or not to its end. `None` if it was.
         why_not: Option<String>,
     },
     /// The disk is full, and an object waits for space.
     Full(Box<Shortage>),
     /// No object waits for space any more.
     Room,
-    /// How far the receiver is.
+    /// The progress of the receiver.
     Progress(ReceiveProgress),
-    /// This receiver listens to another group of a session with several rates.
+    /// The receiver listens to another group of a session with several rates.
     Moved {
         /// 0 is the first, and the fastest.
         #[serde(rename = "group_number")]
@@ -212,7 +212,7 @@ pub enum ReceiveEvent {
     /// An object cannot be received.
     Failed {
         name: String,
-        /// Why not, in words.
+        /// The reason, in words.
         reason: String,
         /// Bytes of the file that had come, and are not kept.
         #[serde(default)]
@@ -220,7 +220,7 @@ pub enum ReceiveEvent {
     },
     /// The session is over. [`run`] returns its summary instead of this event.
     Done(Done),
-    /// There is nothing more for now, so a display may show the recent events together.
+    /// No more events come for now, so a display may show the recent events together.
     #[serde(skip)]
     Idle,
 }
@@ -403,12 +403,12 @@ impl ReceiveSummary {
         ReceiveEvent::Received { name, kind, bytes }
     }
 
-    /// How many objects are as the sender has them.
+    /// The number of objects that are here as the sender has them.
     pub(crate) fn there(&self) -> u64 {
         self.received + self.others
     }
 
-    /// Why a receiver ends that a limit, a signal or its caller has stopped.
+    /// The reason why a receiver ends that a limit, a signal or its caller has stopped.
     pub(crate) fn why_stopped(&self) -> String {
         self.limit.map_or_else(|| "it was told to stop".to_owned(), |limit| limit.to_string())
     }

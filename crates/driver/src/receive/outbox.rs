@@ -8,10 +8,11 @@ use treecast_wire::{
     message::{Message, RetransmissionRequest},
 };
 
-/// From so many on, requests are merged; from [`MAX_MESSAGES`] on, the sender is taken to be gone.
+/// The number of messages from which on requests are merged. From [`MAX_MESSAGES`] on, the sender is taken to be
+/// gone.
 const MANY_MESSAGES: usize = 4096;
 
-/// More than all objects that can be under way have to say.
+/// The most messages that are held: more than all objects that can be under way have to say.
 const MAX_MESSAGES: usize = 65_536;
 
 #[derive(Debug, Default)]

@@ -24,25 +24,26 @@ use crate::{
     security::tls::{ReceiverTls, TlsError},
 };
 
-/// How long one address gets to take a connection.
+/// The time that one address gets to take a connection.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long it gets to answer on it, lost packets sent again.
+/// The time that it gets to answer on the connection, lost packets sent again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long to wait before the addresses are tried again; twice as long each time, up to the longest.
+/// The time before the addresses are tried again. It doubles with each attempt, up to the longest.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// So that a sender that many have lost at once is not run over when it is back.
+/// The longest time between attempts. It keeps a sender that many have lost at once from being run over when it is
+/// back.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A sender that has not been reached for so long is told of, once.
 const TELL_AFTER: Duration = Duration::from_secs(2);
 
-/// Has a receiver say who it is.
+/// The function by which a receiver says which one it is.
 type Greet<'a> = &'a mut dyn FnMut(&mut Connection) -> io::Result<()>;
 
-/// Where to, with what, and until when.
+/// The addresses of a sender, the means to reach it, and the time until when.
 pub(super) struct Reach<'a> {
     options: &'a ReceiveOptions,
     /// The addresses at which the sender may be, the best one first.
@@ -52,7 +53,7 @@ pub(super) struct Reach<'a> {
     deadline: Instant,
     /// Whether the receiver has been there before.
     is_return: bool,
-    /// When it is told that the sender has not been reached; none once it is.
+    /// The time to tell the user that the sender has not been reached. `None` once it is told.
     tells_at: Option<Instant>,
     on_event: &'a mut dyn FnMut(ReceiveEvent),
 }

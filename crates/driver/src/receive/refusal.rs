@@ -7,10 +7,10 @@ use treecast_wire::message::{PutOut, PutOutCode};
 use super::ReceiveOptions;
 use crate::clock;
 
-/// What it knows of itself when it is refused.
+/// The receiver's knowledge of itself that explains a refusal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refusal {
-    /// When the ticket expires, by the sender's clock.
+    /// The time at which the ticket expires, by the sender's clock.
     expires: Option<NonZeroU64>,
     /// Whether it has a key of its own, and not one for this session alone.
     has_own_key: bool,

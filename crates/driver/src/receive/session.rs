@@ -49,7 +49,7 @@ const CONTROL: u64 = 1;
 const STORE: u64 = 2;
 const STOP: u64 = 3;
 
-/// How many times the hash of an object may be wrong where nothing tells which part of it is.
+/// The number of times that the hash of an object may be wrong where nothing tells which part of it is.
 const HASH_ATTEMPTS: u32 = 3;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
@@ -76,10 +76,10 @@ struct Wire {
     refusal: Refusal,
 }
 
-/// How a connection ended.
+/// The end of a connection.
 pub(super) enum Ended {
     Over(Box<ReceiveSummary>),
-    /// It broke for this reason, and these objects fail unless the receiver comes back.
+    /// The connection broke for this reason, and these objects fail unless the receiver comes back.
     Broken {
         carried: Box<Carried>,
         reason: String,
@@ -87,11 +87,11 @@ pub(super) enum Ended {
     },
 }
 
-/// What the group brings, or the receiver's own address.
+/// The receiving end of the group, or of the receiver's own address.
 struct Hearing {
     fanout: Fanout,
     source: Source,
-    /// What has come at which address. `None` where there is one address only.
+    /// The counts of what has come at which address. `None` where there is one address only.
     ears: Option<Ears>,
     groups: Groups,
     congestion: tfmcc::Receiver,

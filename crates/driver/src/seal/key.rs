@@ -10,7 +10,7 @@ use treecast_wire::{
 
 use crate::security;
 
-/// What BLAKE3 derives keys for (its key derivation mode wants such a text, of which there is only one).
+/// The context for which BLAKE3 derives keys. Its key derivation mode wants such a text, of which there is only one.
 const CONTEXT: &str = "treecast 2026-11-21 packets to the group, AES-256-GCM";
 
 /// 32 random bytes that keys are derived from. Its text never shows them.

@@ -16,7 +16,8 @@ use super::key::{PacketKey, Secret, draw_id};
 pub struct Sealer {
     key: PacketKey,
     next: Prefix,
-    /// What to derive the next key from when this one has sealed enough; none when somebody else sees to that.
+    /// The secret to derive the next key from when this one has sealed enough. `None` when somebody else sees to
+    /// that.
     renews_from: Option<Secret>,
 }
 
@@ -40,12 +41,12 @@ impl Sealer {
         *self = Self::for_group(key);
     }
 
-    /// How long one sealed packet with a whole block is, in bytes.
+    /// The length, in bytes, of one sealed packet with a whole block.
     pub fn segment_len(block_len: usize) -> usize {
         HEADER_LEN + SEAL_LEN + block_len
     }
 
-    /// How long the sealed packets of a run are in all, in bytes.
+    /// The length, in bytes, of all sealed packets of a run.
     pub fn sealed_len(block_len: usize, run: &[u8]) -> usize {
         run.len() + run.len().div_ceil(block_len) * (HEADER_LEN + SEAL_LEN)
     }

@@ -1,4 +1,4 @@
-//! Who a sender admits: a file with a public key on each line.
+//! The list of receivers that a sender admits: a file with a public key on each line.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowList(BTreeMap<PublicKey, Option<String>>);
 
-/// Why a list cannot be used.
+/// The reason why a list cannot be used.
 #[derive(Debug, Error)]
 pub enum AllowListError {
     #[error("cannot read the allow list {}: {source}; name a file with one public key a line", path.display())]
@@ -68,7 +68,7 @@ impl AllowList {
         self.0.contains_key(key)
     }
 
-    /// What the list calls the holder of this key.
+    /// The name that the list gives to the holder of this key.
     pub fn name_of(&self, key: &PublicKey) -> Option<&str> {
         self.0.get(key)?.as_deref()
     }

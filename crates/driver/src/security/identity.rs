@@ -65,7 +65,7 @@ impl Identity {
 }
 
 impl fmt::Debug for Identity {
-    /// Without the private half: this text may end in a log.
+    /// Writes the public half alone, because this text may end in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({})", self.public_key())
     }

@@ -18,12 +18,12 @@ pub const DEFAULT_KEY_NAME: &str = "default";
 
 const MAX_NAME_LEN: usize = 64;
 
-/// More than any key's file has.
+/// The most bytes that are read: more than any key's file has.
 const MAX_FILE_LEN: u64 = 16 * 1024;
 
 const EXTENSION: &str = "pem";
 
-/// Why a text is no key.
+/// The form of a key, for a text that is none.
 const PEM: &str =
     "a key stands in PKCS#8 between the lines -----BEGIN PRIVATE KEY----- and -----END PRIVATE KEY-----";
 

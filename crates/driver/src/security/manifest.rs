@@ -32,7 +32,7 @@ const MAX_OTHERS: usize = 4;
 pub struct Signer {
     identity: Identity,
     signatures: BTreeMap<FileId, Digest>,
-    /// What a carousel says again and again of each object.
+    /// The signed words about each object that a carousel repeats.
     words: BTreeMap<FileId, Signed>,
 }
 
@@ -104,7 +104,7 @@ pub fn is_signed(sender: &PublicKey, file: FileId, begin: &BeginOfFile, digest: 
     sender.verify(&bytes, signature)
 }
 
-/// What stands for a manifest among those that are signed together.
+/// The hash that stands for a manifest among those that are signed together.
 fn leaf(file: FileId, begin: &BeginOfFile, hash: &[u8; 32]) -> [u8; 32] {
     *blake3::hash(&manifest_bytes(file, begin, hash)).as_bytes()
 }
@@ -127,7 +127,7 @@ pub enum Judgement {
 pub struct Manifests {
     sender: PublicKey,
     held: BTreeMap<FileId, Digest>,
-    /// How many digests of each object the group has sent that were not the sender's.
+    /// The number of digests of each object from the group that were not the sender's.
     forged: BTreeMap<FileId, u8>,
     trees: SignedTrees,
 }
@@ -183,7 +183,7 @@ impl Manifests {
         None
     }
 
-    /// As [`is_signed`]; of many manifests under one signature, the first alone costs a look at that.
+    /// Does what [`is_signed`] does. Of many manifests under one signature, the first alone costs a look at that.
     fn is_signed(&mut self, file: FileId, begin: &BeginOfFile, digest: &Digest) -> bool {
         let Some(place) = &digest.place else { return is_signed(&self.sender, file, begin, digest) };
         let leaf = leaf(file, begin, &digest.hash);
@@ -220,7 +220,7 @@ pub struct GroupManifests {
     sender: PublicKey,
     /// Announcements other than the first.
     others: BTreeMap<FileId, Vec<BeginOfFile>>,
-    /// When the sender has said the latest of its states that was read, by its own clock, in microseconds.
+    /// The time of the sender's latest state that was read, by the sender's own clock, in microseconds.
     state_us: u64,
 }
 

@@ -9,7 +9,7 @@ use treecast_wire::message::Place;
 /// The most manifests under one signature.
 pub(super) const MAX_BATCH: usize = 1 << Place::MAX_DEPTH;
 
-/// What sets inner nodes apart from leaves, which are hashes of text that begins otherwise.
+/// The byte that sets inner nodes apart from leaves, which are hashes of text that begins otherwise.
 const NODE: u8 = 1;
 
 /// The tree over some manifests' hashes, at least one.
@@ -48,10 +48,10 @@ pub(super) fn root_of(leaf: [u8; 32], place: &Place) -> [u8; 32] {
     siblings.fold(leaf, |hash, (level, sibling)| parent(&hash, sibling, place.index, level))
 }
 
-/// How many trees are remembered.
+/// The number of trees that are remembered.
 const MAX_TREES: usize = 8;
 
-/// What is known of trees whose roots the sender has signed: of each, the way from the leaf that came last. Leaves come in
+/// The known trees whose roots the sender has signed: of each, the way from the leaf that came last. Leaves come in
 /// their order, so that most meet that way after a step, and all above is known to be signed.
 #[derive(Debug, Default)]
 pub(super) struct SignedTrees(VecDeque<Branch>);

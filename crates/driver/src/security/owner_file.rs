@@ -10,13 +10,13 @@ use std::{
 use treecast_host::{hidden_file, text::check_private};
 use zeroize::Zeroizing;
 
-/// Why a file that contains a key cannot be used.
+/// The reason why a file that contains a key cannot be used.
 #[derive(Debug)]
 pub(crate) enum Unusable {
     System(io::Error),
     /// Somebody else may read it or has made it, in words.
     Exposed(String),
-    /// It is no such file, in words.
+    /// The file is no such file, in words.
     Foreign(&'static str),
 }
 

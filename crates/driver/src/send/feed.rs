@@ -1,6 +1,6 @@
-//! What is sent while a session runs: paths, one a line, from standard input or a file (usually a pipe); the bytes of standard input
-//! themselves; the files of a folder, as they are completed; or what a program puts into a queue of its own. All of them come
-//! through an [`ObjectQueue`].
+//! The objects that come while a session runs: paths, one a line, from standard input or a file (usually a pipe); the
+//! bytes of standard input themselves; the files of a folder, as they are completed; or what a program puts into a
+//! queue of its own. All of them come through an [`ObjectQueue`].
 
 mod folder;
 mod queue;
@@ -23,7 +23,7 @@ use reader::{Input, Reader};
 use rules::terms_of;
 use spool::Spool;
 
-/// What is read while the session runs.
+/// The source that is read while the session runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FeedSource {
@@ -43,7 +43,7 @@ pub enum FeedSource {
     Queue(ObjectQueue),
 }
 
-/// What has come.
+/// An object, or a failure, that has come.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Object(Queued),
@@ -71,7 +71,7 @@ impl Arrival {
         if let Self::Object(queued) = self { Some(queued) } else { None }
     }
 
-    /// What could not be sent is told before anything else.
+    /// The priority among arrivals. A failure is told before anything else.
     fn priority(&self) -> i32 {
         if let Self::Object(queued) = self { queued.terms.priority } else { i32::MAX }
     }
@@ -81,22 +81,22 @@ impl Arrival {
     }
 }
 
-/// How the session is done with an object.
+/// The way in which the session is done with an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// Every receiver has ended with it, or it is of no use any more.
     Done,
-    /// It could not be read or sent. So its file is not removed, and the next sender tries again.
+    /// The object could not be read or sent. So its file is not removed, and the next sender tries again.
     Refused,
 }
 
-/// What comes in, as the session takes it.
+/// The objects that come in, as the session takes them.
 #[derive(Debug)]
 pub(super) struct Feed {
     queue: ObjectQueue,
-    /// Where objects come from, if they are files of a folder.
+    /// The folder that objects come from, if they are files of one.
     spool: Option<Spool>,
-    /// Where the pieces of a stream are kept, if they are.
+    /// The folder in which the pieces of a stream are kept, if they are.
     pieces: Option<pipe::Spool>,
 }
 
@@ -171,7 +171,7 @@ impl Feed {
 }
 
 impl Drop for Feed {
-    /// Whoever fills the queue ends, too.
+    /// Ends the thread that fills the queue, too.
     fn drop(&mut self) {
         self.queue.clear();
     }

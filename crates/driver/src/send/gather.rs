@@ -6,7 +6,7 @@ use treecast_wire::header::{HEADER_LEN, Header, set_number};
 /// Packets that have not left.
 #[derive(Debug)]
 pub(super) struct Gather {
-    /// How long a datagram is: a header and a whole block.
+    /// The length of a datagram, in bytes: a header and a whole block.
     datagram_len: usize,
     /// Datagrams one behind the other, all but the last of them filled up with zeros.
     bytes: Vec<u8>,

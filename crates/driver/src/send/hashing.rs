@@ -20,7 +20,7 @@ use crate::{
     files::{Source, SourceError},
 };
 
-/// How many hashes wait to be taken.
+/// The most hashes that wait to be taken.
 const AHEAD: usize = 64;
 
 /// Hashes objects one by one. Dropping it ends the thread.

@@ -14,9 +14,9 @@ const MAX_LEN: u64 = 1 << 20;
 /// A receiver that is waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The key that the receiver has to prove. `None`: whoever gives itself the name is taken for it.
+    /// The key that the receiver has to prove. `None`: any receiver that gives itself the name is taken for it.
     pub key: Option<PublicKey>,
-    /// What the receiver is called in reports: with a key, whatever the list says.
+    /// The name of the receiver in reports. With a key, it is the one that the list gives.
     pub name: String,
 }
 

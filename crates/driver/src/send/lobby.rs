@@ -26,10 +26,10 @@ use crate::{
 /// The most connections without a Hello. With its record buffers one may take 80 KB.
 const MAX_PENDING: usize = 256;
 
-/// The most of them from one address.
+/// The most connections without a Hello from one address.
 const MAX_FROM_ONE: usize = 128;
 
-/// What a handshake takes, as a rule. Whoever has been here for longer goes first.
+/// The usual time of a handshake. A connection that has been here for longer goes first.
 const USUAL_HANDSHAKE: Duration = Duration::from_millis(250);
 
 /// The time for a Hello: TCP sends it half a dozen times in it, should it be lost.
@@ -44,7 +44,7 @@ pub(super) struct Lobby {
     /// None in a plain session.
     tls: Option<SenderTls>,
     pending: BTreeMap<u64, Pending>,
-    /// How many of them each address has.
+    /// The number of pending connections from each address.
     counts: BTreeMap<Place, usize>,
     random: u64,
 }
@@ -58,14 +58,16 @@ struct Pending {
     is_silent: bool,
 }
 
-/// Where a connection comes from, as far as an address says it: of IPv6 the network, as a host has all of its addresses.
+/// The origin of a connection, as far as an address says it. Of IPv6 it is the network, as a host has all of its
+/// addresses.
 pub(super) type Place = IpAddr;
 
-/// What became of a connection.
+/// The fate of a connection.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Waiting,
-    /// It was closed before anything came by it: a receiver's attempt beside another one that was faster, or a probe.
+    /// The connection was closed before anything came by it: a receiver's attempt beside another one that was faster,
+    /// or a probe.
     Gone,
     Admitted(Connection, Hello),
     /// A standing receiver that has everything tells how its command went.
@@ -206,7 +208,7 @@ impl Lobby {
     }
 }
 
-/// What a receiver says first.
+/// The first message of a receiver.
 enum FirstWord {
     Hello(Hello),
     Result(CommandResult),
@@ -233,7 +235,7 @@ fn first_word(connection: &mut Connection) -> Result<Option<(SessionId, FirstWor
     }
 }
 
-/// Where an address is.
+/// The place of an address.
 pub(super) fn place(address: IpAddr) -> Place {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),

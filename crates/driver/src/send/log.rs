@@ -53,7 +53,7 @@ impl Log {
         }
     }
 
-    /// Rates and who is waited for, when they change.
+    /// Logs rates, and the receiver that is waited for, when they change.
     fn note_progress(&mut self, progress: &SendProgress) {
         if let Some(rate_bps) = progress.rate_bps
             && is_other(self.rate_bps, rate_bps)

@@ -82,7 +82,7 @@ impl Numbered {
         Some(file)
     }
 
-    /// When the next object expires.
+    /// The time at which the next object expires.
     pub fn deadline(&self) -> Option<Instant> {
         self.expiries.first().map(|(expires, _)| *expires)
     }

@@ -21,7 +21,8 @@ use crate::{
     words,
 };
 
-/// More packets than any session has. As many receivers as there may be can be added up.
+/// The most packets that a count may say: more than any session has. The counts of as many receivers as there may be
+/// can be added up.
 const MAX_COUNT: u64 = 1 << 48;
 
 /// The most failures of a receiver that are told one by one ...
@@ -57,7 +58,7 @@ pub(super) struct Peer {
     pub has_spoken: bool,
     /// Whether it runs a command when it has everything, and tells how that went.
     pub reports: bool,
-    /// How that went. `None` as long as that is not known.
+    /// The result of the command. `None` as long as it is not known.
     pub result: Option<CommandOutcome>,
     pub absence: Absence,
 }
@@ -80,7 +81,7 @@ pub(super) struct Link {
 /// session is judged by all of it.
 const UNHEARD_BYTES: u64 = 64 * 1024;
 
-/// What a receiver has ended with, and what it was sent again.
+/// The objects that a receiver has ended with, and what it was sent again.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub objects_complete: u64,
@@ -98,7 +99,7 @@ pub(super) struct Tally {
     /// The number of requests for retransmissions.
     pub requests: u64,
     pub retransmitted_bytes: u64,
-    /// When the receiver ended with its last object so far. `None` before the first.
+    /// The time at which the receiver ended with its last object so far. `None` before the first.
     pub ended_at: Option<Instant>,
     /// Whether it has ever reported a packet of its group, or a copy of one.
     pub has_heard: bool,
@@ -106,12 +107,12 @@ pub(super) struct Tally {
     pub is_told_deaf: bool,
 }
 
-/// Why a receiver is not there, and whether it is waited for.
+/// The reason why a receiver is not there, and whether it is waited for.
 #[derive(Debug, Default)]
 pub(super) struct Absence {
     /// The reason why it left before the session was over.
     pub left: Option<String>,
-    /// When its connection broke, or this sender was started without it.
+    /// The time at which its connection broke, or this sender was started without it.
     pub left_at: Option<Instant>,
     /// Whether the receiver has said that it ends.
     pub has_quit: bool,
@@ -140,8 +141,8 @@ pub(super) enum Awaited {
     Listed,
 }
 
-/// How much of what a receiver has has come since it came. It does not say what it had before, from an earlier sender or
-/// before its connection broke; but more than was sent cannot have come.
+/// The bytes that have come to a receiver since it came. It does not say what it had before, from an earlier sender
+/// or before its connection broke; but more than was sent cannot have come.
 #[derive(Debug, Default)]
 pub(super) struct Fresh {
     received: u64,
@@ -168,14 +169,14 @@ impl Fresh {
     }
 }
 
-/// What the session knows when a receiver is reported on.
+/// The session's knowledge when a receiver is reported on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
     /// The time since its last message.
     pub silent: Duration,
     /// Whether everything that it asked for was sent.
     pub is_answered: bool,
-    /// When the session started.
+    /// The time at which the session started.
     pub started: Instant,
     /// The number of objects of the whole session.
     pub objects: u64,

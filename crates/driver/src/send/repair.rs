@@ -26,7 +26,7 @@ pub enum Repair {
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct LocalOptions {
-    /// Who mends losses. `None`: any member.
+    /// The members that mend losses. `None`: any member.
     pub mode: Option<LocalMode>,
     /// Groups made by hand. `None`: receivers form groups.
     pub groups: Option<GroupsFile>,

@@ -37,11 +37,11 @@ pub(super) struct Absent {
 
 #[derive(Debug, Default, Clone)]
 pub(super) struct Roll {
-    /// Addresses of the receivers that are there. The key is the text of who the receiver is.
+    /// Addresses of the receivers that are there. The key is the text of the receiver's identity.
     there: BTreeMap<String, SocketAddr>,
     /// Texts of the receivers that have everything.
     have: BTreeSet<String>,
-    /// Length of the lines so far and of those that will strike out who is there, in bytes.
+    /// Length of the lines so far and of those that will strike out receivers that are there, in bytes.
     len: u64,
 }
 

@@ -46,7 +46,7 @@ use self::{ring::Ring, turns::Turn};
 use super::{Plan, Rate, SendError, SendEvent, SendSummary};
 use crate::{clock::Clock, discovery::Announcing};
 
-/// What the poller's tokens mean: below `FIRST_CONNECTION` one of these, else a connection's number.
+/// The poller's tokens: one of these below `FIRST_CONNECTION`, else a connection's number.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const FEED: u64 = 2;

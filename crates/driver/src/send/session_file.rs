@@ -59,13 +59,13 @@ const TITLE: &str = "treecast session 1";
 /// A line behind the ticket of a session that admits only the receivers of a list.
 const ALLOW_LINE: &str = "admits listed";
 
-/// What a line of rates begins with.
+/// The beginning of a line of rates.
 const RATES: &str = "rates ";
 
-/// What a line of compression begins with.
+/// The beginning of a line of compression.
 const COMPRESSED: &str = "compressed ";
 
-/// What the line of the session's begin begins with.
+/// The beginning of the line with the time at which the session began.
 const SINCE: &str = "since ";
 
 /// Behind it comes the key.
@@ -110,7 +110,7 @@ pub enum SessionFileError {
     Changed { path: PathBuf, name: String },
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug)]
 pub(super) struct Kept {
     path: PathBuf,
@@ -121,11 +121,12 @@ pub(super) struct Kept {
     rates: Option<String>,
     /// The level of compression. `None` if objects are sent as they are.
     compression: Option<i32>,
-    /// When the session began, in milliseconds since 1970. 0 in a file of an older version, which does not say so.
+    /// The time at which the session began, in milliseconds since 1970. 0 in a file of an older version, which does
+    /// not say so.
     pub begun_ms: u64,
     /// The key in the file. `None` in a plain session, or one with a key of its own.
     pub identity: Option<Identity>,
-    /// As [`object_line`] has them.
+    /// The lines of the objects, as of [`object_line`].
     objects: Vec<String>,
     /// The progress of the sender with each object, by the object's number.
     pub marks: BTreeMap<u32, Mark>,
@@ -236,14 +237,14 @@ fn parse_marks(text: &str) -> BTreeMap<u32, Mark> {
     marks
 }
 
-/// Adds to a session's file how far its sender is, and who is there.
+/// Adds the sender's progress, and the receivers that are there, to a session's file.
 #[derive(Debug)]
 pub(super) struct Marks {
     file: File,
     /// Marks of objects that are not written yet. What they tell is sent again should the sender be killed.
     unwritten: String,
     left: u64,
-    /// What was noted last of each object that is under way.
+    /// The progress that was noted last of each object that is under way.
     noted: BTreeMap<u32, u64>,
     /// The first number of a feed's objects that is not noted yet. `None` where all objects are in the file.
     free: Option<u32>,
@@ -502,7 +503,7 @@ pub(super) fn create(
     })?)
 }
 
-/// What receivers are told of an object: the same line, the same announcement.
+/// The line that stands for an object's announcement. Equal lines mean equal announcements.
 fn object_line(begin: &BeginOfFile) -> String {
     let (kind, size, name) = (begin.kind() as u8, begin.file_size, begin.file_name());
     match begin.attributes() {

@@ -13,8 +13,8 @@ use crate::{
 };
 use treecast_host::file_limit;
 
-/// How much is read, and hashed, at once: enough for BLAKE3 to be at its best, and little enough to be in a
-/// core's second-level cache still when it is sent.
+/// The number of bytes that are read, and hashed, at once: enough for BLAKE3 to be at its best, and little enough to
+/// be in a core's second-level cache still when it is sent.
 const READ_AHEAD_LEN: usize = 256 * 1024;
 
 #[derive(Debug)]
@@ -37,11 +37,11 @@ struct Object {
     named: NamedSource,
     /// None before the first byte, and once it has given the hash.
     hasher: Option<Box<ChunkHasher>>,
-    /// From then on until the object is over, unless it is a single chunk.
+    /// The tree of chunks, from the hash on until the object is over. `None` if it is a single chunk.
     tree: Option<ChunkTree>,
     /// Everything before this position is in `hasher`.
     hashed: u64,
-    /// What is read and where it lies in the object; empty unless the object is being sent.
+    /// The bytes that are read ahead, from `ahead_at` on in the object. Empty unless the object is being sent.
     ahead: Vec<u8>,
     ahead_at: u64,
     /// Whether it has been over.

@@ -1,4 +1,4 @@
-//! What a receiver is known again by.
+//! The identity of a receiver.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use treecast_wire::message::{Hello, MEMBER_LEN};
 
 use crate::security::PublicKey;
 
-/// What a receiver is known again by when it comes over another connection.
+/// The identity by which a receiver is known again when it comes over another connection.
 #[derive(Debug, Clone)]
 pub(super) struct Who {
     /// The key that it has proved to have; none in a plain session.
@@ -22,7 +22,7 @@ impl Who {
         Self { key, member: hello.member, name: hello.name().to_owned() }
     }
 
-    /// What is known of a receiver before it comes.
+    /// The identity of a receiver before it comes.
     pub fn expected(key: Option<PublicKey>, name: &str) -> Self {
         Self { key, member: [0; MEMBER_LEN], name: name.to_owned() }
     }
@@ -54,7 +54,7 @@ impl Who {
     }
 }
 
-/// In one line: a name has no control characters.
+/// Writes one line: a name has no control characters.
 impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.key {

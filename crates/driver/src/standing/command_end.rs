@@ -1,8 +1,8 @@
-//! How a rule's command has ended.
+//! The end of a rule's command.
 
 use std::time::Duration;
 
-/// How a command has ended.
+/// The way in which a command has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CommandEnd {
     /// Its exit code. `None` if it was killed or could not be run.
@@ -10,7 +10,7 @@ pub(super) struct CommandEnd {
     pub time: Duration,
     /// The first line that it printed; of one that has failed, the first on standard error if there is one.
     pub line: String,
-    /// What went wrong, in words. `None` if nothing did.
+    /// The error, in words. `None` if nothing went wrong.
     pub why: Option<String>,
 }
 
@@ -19,7 +19,7 @@ impl CommandEnd {
         self.code == Some(0)
     }
 
-    /// What the history tells of it.
+    /// The text that the history has of it.
     pub fn text(&self) -> String {
         let parts = [self.why.as_deref().unwrap_or_default(), self.line.as_str()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")

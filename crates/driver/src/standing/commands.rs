@@ -32,10 +32,11 @@ use super::{
 };
 use crate::{clock::duration_in_words, words};
 
-/// How long a line that a command has printed is waited for when the command has ended. Its children may keep its output open.
+/// The time for which a line that a command has printed is waited for when the command has ended. Its children may
+/// keep its output open.
 const LAST_LINE_TIME: Duration = Duration::from_secs(1);
 
-/// How often a folder is looked at in which a command of an earlier service, or of another one, still runs.
+/// Time between two looks at a folder in which a command of an earlier service, or of another one, still runs.
 const LOOK_AT_LOCK: Duration = Duration::from_millis(200);
 
 /// A command that is to run.
@@ -63,7 +64,7 @@ impl Commands {
         Self { waiting: VecDeque::new(), busy: BTreeSet::new(), reports, waker }
     }
 
-    /// Has a rule's command run for the session of an entry, as soon as no other one runs in the rule's folder.
+    /// Runs a rule's command for the session of an entry, as soon as no other one runs in the rule's folder.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -82,7 +83,7 @@ impl Commands {
         self.start_due()
     }
 
-    /// How many commands run, and how many wait.
+    /// The number of commands that run, and of those that wait.
     pub fn counts(&self) -> (usize, usize) {
         (self.busy.len(), self.waiting.len())
     }

@@ -42,7 +42,7 @@ const MAX_UNWRITTEN: usize = 1000;
 /// The longest reason that is kept, in characters.
 const MAX_TEXT: usize = 300;
 
-/// What has happened.
+/// An event in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Happened {
@@ -73,7 +73,7 @@ pub enum Happened {
 }
 
 impl Happened {
-    /// What has happened, in words.
+    /// The event, in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -118,7 +118,8 @@ pub struct Entry {
     pub files: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// When the session began by its sender's clock, in milliseconds since 1970. `None` if that is not known.
+    /// The time at which the session began by its sender's clock, in milliseconds since 1970. `None` if that is not
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<u64>,
     /// The mark of the rule that took the session.
@@ -185,7 +186,7 @@ impl Entry {
         matches!(self.event, Happened::Received | Happened::Finished)
     }
 
-    /// How the program went that this entry is about.
+    /// The end of the program that this entry is about.
     pub(super) fn command_end(&self) -> CommandEnd {
         CommandEnd {
             // An older version kept no code.
@@ -203,7 +204,7 @@ impl Entry {
     }
 }
 
-/// Why the history cannot be kept or read.
+/// The reason why the history cannot be kept or read.
 #[derive(Debug, Error)]
 pub enum HistoryError {
     #[error("cannot keep the history in {}: {source}; name a folder that this user may write to with `state`", path.display())]

@@ -1,4 +1,4 @@
-//! How sessions ended that are to be tried again.
+//! The interruptions of sessions that are to be tried again.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a standing receiver is told: its name and key, and its rules.
+//! The options of a standing receiver: its name and key, and its rules.
 
 use std::{
     collections::BTreeSet,
@@ -25,12 +25,12 @@ pub struct Rule {
     pub senders: BTreeSet<PublicKey>,
     /// The names of sessions that it takes.
     pub session: NameFilter,
-    /// What decides which objects are wanted. `None`: all are.
+    /// The function that decides which objects are wanted. `None`: all are.
     pub chooser: Option<Chooser>,
     pub into: PathBuf,
     /// The owner of what is received. `None`: this process' user.
     pub owner: Option<Owner>,
-    /// What the sender may do in the folder.
+    /// The rules for what the sender may do in the folder.
     pub files: files::Rules,
     /// The longest time that a session may take, all tries together. `None`: no limit.
     pub max_time: Option<Duration>,
@@ -42,7 +42,7 @@ pub struct Rule {
     pub audience: Demand,
     /// Whether sessions of a sender are taken only in the order in which they began, whatever their names are.
     pub in_order: bool,
-    /// What the rule's functions were made from. Two rules with different patterns have different texts.
+    /// The text that the rule's functions were made from. Two rules with different patterns have different texts.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the threads of a standing receiver report.
+//! The reports of the threads of a standing receiver.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use treecast_wire::announcement::ForStanding;
 
 use super::{command_end::CommandEnd, history::Entry};
 
-/// What a thread has to say.
+/// A report of a thread.
 #[derive(Debug)]
 pub(super) enum Report {
     /// The sender of a session has admitted this receiver.
@@ -27,14 +27,14 @@ pub(super) struct Ended {
     pub ending: Ending,
     pub files: u64,
     pub bytes: u64,
-    /// What a person should know of it.
+    /// The text that a person should read about it.
     pub text: Option<String>,
 }
 
 /// The end of a command.
 #[derive(Debug)]
 pub(super) struct CommandEnded {
-    /// What the history keeps of it.
+    /// The entry for the history.
     pub entry: Entry,
     pub end: CommandEnd,
     /// The folder in which the next command may run now.

@@ -47,10 +47,10 @@ const NEWS: u64 = 0;
 const STOP: u64 = 1;
 const ENDED: u64 = 2;
 
-/// How long a sender is looked for that is to be told how a command went.
+/// The time for which a sender is looked for that is to be told the result of a command.
 const TELL_TIME: Duration = Duration::from_secs(20);
 
-/// Why a standing receiver cannot run.
+/// The reason why a standing receiver cannot run.
 #[derive(Debug, Error)]
 pub enum StandingError {
     #[error(transparent)]
@@ -134,18 +134,18 @@ struct Service<'a> {
     telling: Telling,
     /// Requested when the service ends, for threads that tell senders something.
     ends: Stop,
-    /// What threads report, and where.
+    /// The channel of the threads' reports.
     reports: (Sender<Report>, Receiver<Report>),
     waker: Waker,
     clock: Clock,
     interruptions: Interruptions,
     /// Whether all of the history is on the disk.
     is_written: bool,
-    /// When the interfaces are looked at next.
+    /// The time at which the interfaces are looked at next.
     next_look: Instant,
-    /// What was told last of why it does not listen on all interfaces.
+    /// The reason that was told last for not listening on all interfaces.
     waits_for: Option<String>,
-    /// What others on this host see of the service.
+    /// The state that others on this host see of the service.
     status: Posting<'a>,
     on_entry: &'a mut dyn FnMut(&Entry),
 }
@@ -475,7 +475,7 @@ impl Service<'_> {
     }
 }
 
-/// Why an announcement is not believed, in words.
+/// The reason why an announcement is not believed, in words.
 fn refused(refusal: Refusal) -> String {
     let why = format!("announcements are refused: {}", refusal.words());
     match refusal {

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::receive::{self, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProgress, ReceiveSummary};
 
-/// How long the sender is looked for before the session is given up until it is announced again.
+/// The time for which the sender is looked for before the session is given up until it is announced again.
 const CONNECT_TIME: Duration = Duration::from_secs(20);
 const RECONNECT_TIME: Duration = Duration::from_secs(60);
 
@@ -32,11 +32,11 @@ pub(super) struct Taken {
     pub rule: usize,
     pub stop: Stop,
     pub began: Instant,
-    /// When its time is over. `None`: it may take as long as it likes.
+    /// The time at which it must be over. `None`: it may take as long as it likes.
     pub until: Option<Instant>,
     /// Whether the history says that it has begun. It does when the sender has admitted this receiver.
     pub is_noted: bool,
-    /// How far the session is.
+    /// The progress of the session.
     pub progress: Arc<Mutex<ReceiveProgress>>,
     thread: JoinHandle<()>,
 }

@@ -1,4 +1,4 @@
-//! Which senders are to be told how the commands went that they wait for.
+//! The senders that are to be told the results of the commands that they wait for.
 //!
 //! A sender that is started again has a new list of receivers, and is told again: it does not know what the one before it has heard.
 
@@ -15,7 +15,7 @@ use super::{
 /// The largest number of sessions whose results are remembered.
 const MOST: usize = 1000;
 
-/// How often a sender is tried to be reached.
+/// The number of tries to reach a sender.
 const MAX_TRIES: u32 = 5;
 
 /// The line of a result where there is no command.
@@ -31,7 +31,7 @@ struct Told {
     /// The audience whose sender knows the result.
     to: Option<ForStanding>,
     is_under_way: bool,
-    /// How often the sender of this audience was tried in vain.
+    /// The number of failed tries to reach the sender of this audience.
     tries: (Option<ForStanding>, u32),
 }
 

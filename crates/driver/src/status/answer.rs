@@ -37,7 +37,7 @@ const LISTENER: u64 = 0;
 const WAKER: u64 = 1;
 const FIRST_CONNECTION: u64 = 2;
 
-/// What to say to whoever has sent these bytes; none while more of them are needed.
+/// The answer to the bytes that a client has sent. `None` while more of them are needed.
 pub(crate) type Answer = Box<dyn FnMut(&[u8]) -> Option<Arc<[u8]>> + Send>;
 
 /// The thread that answers. It ends when this is dropped.
@@ -79,7 +79,7 @@ impl Drop for Answerer {
     }
 }
 
-/// Where they queue up.
+/// The counter at which clients queue up.
 struct Counter {
     listener: Socket,
     answer: Answer,

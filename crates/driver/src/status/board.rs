@@ -1,4 +1,4 @@
-//! Where a session leaves its snapshot for those who answer.
+//! The board on which a session leaves its snapshot for those that answer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,8 +20,8 @@ impl Board {
         Self(Arc::new(Mutex::new(Posted { version: 0, snapshot: Arc::new(snapshot) })))
     }
 
-    /// Changes the snapshot. One that is being read stays as it was for its reader, who never makes this wait for more
-    /// than the copy of a pointer.
+    /// Changes the snapshot. One that is being read stays as it was for its reader. A reader never makes this wait
+    /// for more than the copy of a pointer.
     pub fn update(&self, change: impl FnOnce(&mut Snapshot)) {
         let mut posted = self.lock();
         posted.version += 1;

@@ -18,7 +18,7 @@ use super::{
     folder,
 };
 
-/// How long all of them together get to answer.
+/// The time that all of them together get to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Far more than a snapshot takes.

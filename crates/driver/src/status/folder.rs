@@ -54,7 +54,7 @@ pub(super) fn is_own(folder: &Path) -> bool {
         .is_ok_and(|found| found.is_dir() && found.uid() == user::effective() && found.mode() & 0o022 == 0)
 }
 
-/// What is in a folder that can be read.
+/// The entries of a folder. Empty if it cannot be read.
 pub(super) fn below(folder: impl AsRef<Path>) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()

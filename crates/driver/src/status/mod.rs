@@ -1,4 +1,4 @@
-//! What a running session shows to others on its host, and how they find it.
+//! Shows running sessions to others on their host, and finds them.
 //!
 //! A sender that waits for receivers also takes orders there: to start, or to wait for another number ([`order`]).
 //!

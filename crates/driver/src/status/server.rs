@@ -23,7 +23,8 @@ pub struct StatusServer {
     path: PathBuf,
 }
 
-/// Answers whoever asks for the board's snapshot, and hands orders to the session. `starter`: who takes them. `None`: nobody.
+/// Answers everybody that asks for the board's snapshot, and hands orders to the session. `starter` takes the orders.
+/// `None`: nobody does.
 ///
 /// # Errors
 /// One line, when the socket cannot be made. The session can go on without it.

@@ -80,7 +80,7 @@ pub struct Receiving {
     pub progress: ReceiveProgress,
     /// The sender's address.
     pub sender: Option<String>,
-    /// What keeps it, in words. `None` when nothing does.
+    /// The reason that holds the receiver up, with its words. `None` when nothing does.
     pub held_by: Option<Holder>,
 }
 
@@ -182,7 +182,7 @@ fn bound(receiver: &mut ReceiverProgress) {
     }
 }
 
-/// Where it lies, seen from a receiver.
+/// The side at which a hindrance lies, seen from a receiver.
 fn hindered(why: Hindrance) -> &'static str {
     if matches!(why, Hindrance::Silent(_) | Hindrance::Away(_)) { "the sender" } else { "this receiver" }
 }
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!((sending.progress.receivers.len(), sending.receivers_not_shown), (MAX_RECEIVERS_SHOWN, 7));
     }
 
-    /// What one that has gone has not got counts as failed: it wants no more than it has.
+    /// The missing bytes of a receiver that has gone count as failed: it wants no more than it has.
     #[test]
     fn the_size_of_a_set_is_the_same_whoever_goes() {
         let receiver = |wanted_bytes, standing| ReceiverProgress {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a standing receiver does and waits for. Counts are since its start.
+/// The state of a standing receiver. Counts are since its start.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StandingStatus {
@@ -12,7 +12,7 @@ pub struct StandingStatus {
     pub key: String,
     /// The folder with its history.
     pub state: String,
-    /// When it started, in seconds since 1970.
+    /// The time at which it started, in seconds since 1970.
     pub started_at: u64,
     /// The interfaces that it listens on.
     pub interfaces: Vec<String>,
@@ -21,7 +21,7 @@ pub struct StandingStatus {
     pub receiving: Vec<TakenStatus>,
     /// The last session that has ended. `None` before the first one.
     pub last: Option<LastSession>,
-    /// What it waits for, other than sessions, in words: an interface, or a port. `None` if for nothing.
+    /// The thing that it waits for, other than sessions, in words: an interface, or a port. `None` if for nothing.
     pub waits_for: Option<String>,
     pub commands_running: u64,
     /// The number of commands that wait until another one in their folder has ended.
@@ -29,7 +29,7 @@ pub struct StandingStatus {
     pub counts: StandingCounts,
 }
 
-/// What has happened at a standing receiver since its start.
+/// The counts of a standing receiver since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StandingCounts {
@@ -83,14 +83,14 @@ pub struct TakenStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LastSession {
-    /// When it ended, in seconds since 1970.
+    /// The time at which it ended, in seconds since 1970.
     pub at: u64,
-    /// How it ended, as in the history: `received`, `interrupted` or `given up`.
+    /// The way in which it ended, as in the history: `received`, `interrupted` or `given up`.
     pub event: String,
     pub session: String,
     pub name: String,
     pub files: u64,
     pub bytes: u64,
-    /// What a person should know of it. `None` for nothing.
+    /// The text that a person should read about it. `None` for nothing.
     pub text: Option<String>,
 }

@@ -12,10 +12,10 @@ const MAX_RUNS: usize = 1024;
 /// The longest time that packets are believed to have waited in a socket. The kernel stamps them by a clock that may be set.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// What the kernel tells of a datagram, or of all datagrams of a super-packet.
+/// The kernel's word about a datagram, or about all datagrams of a super-packet.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// When it came in, since 1970. `None` if the kernel did not tell.
+    /// The time at which it came in, since 1970. `None` if the kernel did not tell.
     pub time: Option<Duration>,
     /// Whether a router has marked it, because the router has too much to send.
     pub is_marked: bool,

@@ -1,5 +1,5 @@
-//! What a [`super::Collector`] receives: runs of blocks, side by side in one buffer, and messages
-//! between them, in the order of their arrival.
+//! The content that a [`super::Collector`] receives: runs of blocks, side by side in one buffer, and messages between
+//! them, in the order of their arrival.
 
 use std::{io, ops::Range};
 
@@ -47,7 +47,7 @@ pub enum Item {
         file: FileId,
         message: Message,
     },
-    /// What the sender tells of its rate, with the number of the packet and the kernel's stamp.
+    /// The sender's word about its rate, with the number of the packet and the kernel's stamp.
     Pace {
         file: FileId,
         pace: Pace,
@@ -61,12 +61,12 @@ pub enum Item {
 pub(crate) struct AtHand {
     /// Their position in the object, or among its symbols.
     pub start: u64,
-    /// Where they lie in the batch.
+    /// Their position in the batch.
     pub at: usize,
 }
 
 impl AtHand {
-    /// Where a part of them lies in the batch.
+    /// The position of a part of them in the batch.
     pub fn place(self, part: &Range<u64>) -> Option<usize> {
         Some(self.at + usize::try_from(part.start.checked_sub(self.start)?).ok()?)
     }
@@ -178,12 +178,13 @@ impl Batch {
         Ok(len)
     }
 
-    /// Where the next block is to be received, and all the room behind it.
+    /// The place for the next block, and all the room behind it.
     pub(super) fn free(&mut self) -> &mut [u8] {
         &mut self.buffer[self.used..BATCH_LEN]
     }
 
-    /// What has been received at `at`, behind all that is used, and is to be opened before it is added.
+    /// The bytes that have been received at `at`, behind all that is used, and that are to be opened before they are
+    /// added.
     pub(super) fn received_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
         &mut self.buffer[at..at + len]
     }

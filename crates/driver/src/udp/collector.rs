@@ -37,7 +37,7 @@ pub struct Collector {
     opener: Option<Opener>,
     /// The lane whose packets are taken. `None` where all are.
     lane: Option<LaneNumbers>,
-    /// As many as there are datagrams in the largest super-packet.
+    /// The slots, as many as there are datagrams in the largest super-packet.
     slots: Vec<Slot>,
     scatter: Scatter,
     dropped: DropCounter,
@@ -68,7 +68,7 @@ impl Spare {
     }
 }
 
-/// Where the kernel puts what stands before and behind a block.
+/// The place for what stands before and behind a block.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     /// The seal's prefix, if there is one, and the header.
@@ -307,7 +307,7 @@ impl Collector {
         }
     }
 
-    /// As many datagrams as are there, have a slot and fit.
+    /// Receives as many datagrams as are there, have a slot and fit.
     fn receive_many(&mut self, batch: &mut Batch) -> io::Result<()> {
         let (start, lens) = (batch.used(), self.lens());
         let count = self.slots.len().min(batch.room() / self.block_len);

@@ -35,7 +35,7 @@ pub use outage::Outage;
 pub(crate) use transmitter::headers;
 pub use transmitter::{Transmitter, blocks_in_super_packet, frames_in_super_packet};
 
-/// How datagrams are handed to and from the kernel, the best way first.
+/// The way in which datagrams are handed to and from the kernel, the best one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offload {
     /// Up to 64 KiB of datagrams in one, split and joined by the kernel or the device.

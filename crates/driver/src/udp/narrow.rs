@@ -15,7 +15,7 @@ use super::open::unspecified;
 use treecast_host::offload::UDP_HEADER_LEN;
 use treecast_host::option;
 
-/// More than a session has receivers. Beyond it, all are looked at anew.
+/// The most hosts that are remembered: more than a session has receivers. Beyond it, all are looked at anew.
 const MAX_HOSTS: usize = 20_000;
 
 const IPV4_HEADER_LEN: usize = 20;

@@ -17,8 +17,8 @@ use treecast_host::{
 /// which no router forwards.)
 pub const DEFAULT_MULTICAST_HOPS: u32 = 32;
 
-/// What a sender's socket may hold: a queue of 50 ms at 100 Mbit/s takes all of it (the kernel doubles what
-/// it is asked for), so that the socket fills, and holds the sender back, before the link's queue overflows.
+/// The size of a sender's socket buffer, in bytes. A queue of 50 ms at 100 Mbit/s takes all of it (the kernel doubles
+/// what it is asked for). So the socket fills, and holds the sender back, before the link's queue overflows.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
 /// Size, in bytes, of the send buffer of a member, and of slower groups. A member's socket does not block, so a packet that finds no
@@ -70,7 +70,8 @@ pub fn open_group_sender(address: &GroupAddress, hops: u32) -> Result<UdpSocket,
     Ok(socket.into())
 }
 
-/// As [`open_group_sender`], with a buffer that takes what a slow link has yet to take. The link is that of others.
+/// Opens a sender's socket as [`open_group_sender`] does, with a buffer that takes what a slow link has yet to take.
+/// The link is that of others.
 ///
 /// # Errors
 /// As those of [`open_group_sender`].
@@ -107,7 +108,7 @@ fn cannot_send(address: &GroupAddress, source: io::Error) -> UdpError {
     UdpError::Interface { doing, interface: address.interface.name.clone(), source }
 }
 
-/// Has a socket send to groups by the interface, with this hop limit. Receivers on the same host hear it, too.
+/// Makes a socket send to groups by the interface, with this hop limit. Receivers on the same host hear it, too.
 fn send_to_groups(socket: &Socket, address: &GroupAddress, hops: u32) -> io::Result<()> {
     option::set_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
     never_set_dont_fragment(socket)?;
@@ -176,7 +177,7 @@ pub fn open_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
     Ok(socket.into())
 }
 
-/// As [`open_unicast_sender`], with a buffer as of [`open_slower_sender`].
+/// Opens a sender's socket as [`open_unicast_sender`] does, with a buffer as of [`open_slower_sender`].
 ///
 /// # Errors
 /// As those of [`open_unicast_sender`].

@@ -4,16 +4,16 @@ use std::{io, time::Duration};
 
 use treecast_proto::Instant;
 
-/// How long nothing may leave until that is taken for the end.
+/// The time for which nothing may leave until that is taken for the end.
 const LASTING: Duration = Duration::from_secs(30);
 
-/// How long to leave the socket alone after a failure. What is sent meanwhile would be lost, too.
+/// The time for which the socket is left alone after a failure. What is sent meanwhile would be lost, too.
 const REST: Duration = Duration::from_millis(10);
 
 /// Tracks a socket's failures. A packet that could not be sent counts as lost on the way.
 #[derive(Debug, Default)]
 pub struct Outage {
-    /// Since when nothing has left.
+    /// The time since which nothing has left.
     since: Option<Instant>,
     rests_until: Option<Instant>,
     /// The first failure, until it is told.

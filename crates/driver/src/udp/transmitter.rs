@@ -194,8 +194,8 @@ impl Transmitter {
     }
 }
 
-/// What the kernel says when segments do not fit on the way to a host: EINVAL, and EMSGSIZE in newer ones. It takes
-/// single datagrams, of which it makes fragments, and super-packets to others.
+/// Whether this is the kernel's error when segments do not fit on the way to a host: EINVAL, and EMSGSIZE in newer
+/// ones. The kernel takes single datagrams, of which it makes fragments, and super-packets to others.
 fn is_too_long(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE))
 }

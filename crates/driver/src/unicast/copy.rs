@@ -101,7 +101,7 @@ impl<'a> Copy<'a> {
             .collect()
     }
 
-    /// Has a task done. Only what has just come can be stored.
+    /// Carries out a task. Only what has just come can be stored.
     pub fn carry_out(
         &mut self,
         now: Instant,

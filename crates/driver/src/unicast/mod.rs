@@ -23,16 +23,16 @@ use crate::{
     files::{Source, SourceError, TargetError},
 };
 
-/// What a client's machine wants of its driver once all else is done.
+/// The next wish of a client's machine once all else is done.
 enum Next {
     End(ClientEvent),
     Wait(Option<Instant>),
 }
 
-/// How often progress is told.
+/// Time between two reports of progress.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many times a client tries the whole file.
+/// The number of times that a client tries the whole file.
 const ATTEMPTS: u32 = 3;
 
 /// The reason why a server or client ended early.
@@ -131,7 +131,7 @@ fn bind_error(address: SocketAddr, source: io::Error) -> UnicastError {
     }
 }
 
-/// What the end of a client's loop means for its caller.
+/// The result of a client's loop for its caller.
 fn outcome(result: Result<ClientEvent, UnicastError>, server: SocketAddr) -> Result<(), UnicastError> {
     match result {
         Ok(ClientEvent::Received { .. }) => Ok(()),

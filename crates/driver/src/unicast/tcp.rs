@@ -31,7 +31,8 @@ use super::{
 };
 use crate::{files::Source, udp::AtHand};
 
-/// How many clients are served at once, and how many may wait for their turn. Further ones are turned away.
+/// The number of clients that are served at once, and of those that may wait for their turn. Further ones are turned
+/// away.
 #[derive(Clone, Copy)]
 struct Places {
     active: usize,
@@ -40,27 +41,27 @@ struct Places {
 
 const PLACES: Places = Places { active: 256, waiting: 1024 };
 
-/// How patient a client is.
+/// The patience of a client.
 #[derive(Clone, Copy)]
 struct Patience {
-    /// How many times the whole file is tried.
+    /// The number of times that the whole file is tried.
     attempts: u32,
     /// The pause before the next attempt.
     retry_delay: Duration,
-    /// How long the server may send nothing.
+    /// The time for which the server may send nothing.
     timeout: Duration,
 }
 
 const PATIENCE: Patience =
     Patience { attempts: ATTEMPTS, retry_delay: Duration::from_secs(1), timeout: TIMEOUT };
 
-/// How long a client may take nothing, and a server send nothing.
+/// The time for which a client may take nothing, and a server send nothing.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long connecting may take.
+/// The time that connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the server waits, after it could not accept a client, until it tries again. It tries earlier when
+/// The time that the server waits, after it could not accept a client, until it tries again. It tries earlier when
 /// another client's turn has ended.
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
 
@@ -301,12 +302,12 @@ struct TcpClient<'a, T> {
     file_size: Option<u64>,
     /// Bytes of the file that have come in this attempt.
     received: u64,
-    /// What storing has told last.
+    /// The report that storing has made last.
     report: Option<StorageReport>,
     tell: T,
 }
 
-/// Why an attempt has ended without the file.
+/// The reason why an attempt has ended without the file.
 enum Ended {
     /// Another attempt may do better.
     Again(String),

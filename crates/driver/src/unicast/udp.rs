@@ -37,14 +37,14 @@ use crate::{
     },
 };
 
-/// How many clients are served in turn.
+/// The most clients that are served in turn.
 const MAX_CLIENTS: usize = 256;
 
-/// When nothing new has come for so long, a client asks again. With many clients on a slow link the
-/// server's turns take long.
+/// The time without anything new after which a client asks again. With many clients on a slow link the server's turns
+/// take long.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How many times in a row it does so.
+/// The number of times in a row that it does so.
 const MAX_TIMEOUTS: u32 = 30;
 
 /// The default time for a server's first reply.
@@ -59,7 +59,7 @@ const CLIENT_BUFFER_BYTES: usize = 8 << 20;
 /// A batch takes a super-packet whole.
 const SUPER_PACKET_LEN: usize = 65_536;
 
-/// How many calls' worth of requests are read between two runs of blocks.
+/// The number of calls' worth of requests that are read between two runs of blocks.
 const MAX_REQUEST_READS: usize = 64;
 
 /// Serves the file at `path` to every client that asks, with at most `rate_bps` bits of IP packets a second,
@@ -284,7 +284,7 @@ impl ReplyCollector {
         Ok(parts)
     }
 
-    /// What a part says to the machine.
+    /// The input that a part means for the machine.
     fn input(&self, range: Range<u64>) -> Option<ClientInput> {
         self.file.map(|file| ClientInput::Replies { file, range, block_len: self.block_len })
     }

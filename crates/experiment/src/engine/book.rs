@@ -1,4 +1,4 @@
-//! What an experiment's runs come to, wherever they are made: their entries in the database, and the results.
+//! The book of an experiment's runs, wherever they are made: their entries in the database, and the results.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -35,14 +35,14 @@ pub struct Book<'a> {
     pub number: usize,
     /// The runs that are in the database.
     made: Vec<RunId>,
-    /// How long the last whole immediate run took, by network, delivery and size.
+    /// The time that the last whole immediate run took, by network, delivery and size.
     immediate: HashMap<(usize, String, u64), Duration>,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 pub struct Outcome {
     pub record: Record,
-    /// What links carried, as their counters tell. `None` for a simulated run, whose filing says it.
+    /// The bytes that links carried, as their counters tell. `None` for a simulated run, whose filing says it.
     pub carried: Option<Carried>,
     pub filing: Filing,
     pub sentence: String,

@@ -74,7 +74,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// What a run came to in which every client was to get so many bytes. `stopped` is a client that stood still.
+    /// The outcome of a run in which every client was to get so many bytes. `stopped` is a client that stood still.
     fn outcome(
         &mut self,
         planned: &Planned,

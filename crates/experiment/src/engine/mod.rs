@@ -45,7 +45,7 @@ use crate::{
     vocabulary,
 };
 
-/// What an experiment needs to know besides its file.
+/// The order for an experiment: its file, and all else that it needs to know.
 pub struct Order {
     pub experiment: Experiment,
     /// The name under which the results are filed.
@@ -59,7 +59,7 @@ pub struct Order {
     pub command: String,
 }
 
-/// How an experiment ended.
+/// The results of an experiment.
 #[derive(Debug, Default, Serialize)]
 pub struct Results {
     /// The number of runs in which every client got what it was to get.
@@ -79,7 +79,8 @@ pub struct Results {
     pub interrupted: bool,
 }
 
-/// What a search has found that the network bears: a rate in packets a second of each sender, or a number of hosts.
+/// The bound that a search has found for the network: a rate in packets a second of each sender, or a number of
+/// hosts.
 #[derive(Debug, Clone, Serialize)]
 pub struct Bound {
     pub run: String,
@@ -87,9 +88,9 @@ pub struct Bound {
     pub threshold: Option<f64>,
     /// The lowest value that was not borne. `None`: even the highest one was.
     pub broke: Option<f64>,
-    /// What the links allow. `None`: no link has a rate.
+    /// The bound that the links allow. `None`: no link has a rate.
     pub predicted: Option<f64>,
-    /// What gave in at `broke`.
+    /// The parts that gave in at `broke`.
     pub limits: Vec<String>,
     /// Whether the machine gave in, and not the network.
     pub machine_limited: bool,
@@ -110,7 +111,7 @@ pub struct Refusal {
     pub reason: String,
 }
 
-/// What an experiment will do, without doing it.
+/// A preview of an experiment, made without doing it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename = "planned")]
 pub struct Preview {

@@ -1,4 +1,5 @@
-//! What runs of all workloads have in common: each begins on a quiet machine, is recorded, and counts what links carry.
+//! The part that runs of all workloads share: each begins on a quiet machine, is recorded, and counts what links
+//! carry.
 
 use std::{io, time::Duration};
 
@@ -58,7 +59,7 @@ impl Engine<'_> {
         self.book.tell_started(planned, planned.estimate(facts, self.experiment().habits.settle));
     }
 
-    /// What links carried in a run in which these groups took part.
+    /// The bytes that links carried in a run in which these groups took part.
     pub(super) fn carried(
         &self,
         planned: &Planned,

@@ -16,7 +16,8 @@ pub use products::{ObjectTime, Products};
 pub const MEASURES: &[(&str, &str)] =
     &[("robustness", ""), ("throughput", "bit/s"), ("objects", ""), ("have", ""), ("object_time", "s")];
 
-/// Only objects larger than this, in bytes, count for the throughput: for smaller ones a timer's error is too large a part.
+/// Size in bytes above which an object counts for the throughput. For smaller ones a timer's error is too large a
+/// part.
 const MEASURED_FROM_BYTES: u64 = 500_000;
 
 /// Computes the robustness and the throughput of equation 4.2. Robustness is the share of their objects that

@@ -108,7 +108,7 @@ impl Products {
     }
 }
 
-/// How often a writer that waits looks whether all is over.
+/// Time between two looks of a waiting writer whether all is over.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 impl Product {

@@ -10,7 +10,7 @@ use treecast_host::{interface::index_of, option::join_on_link};
 
 use crate::site::{Site, attachment, enter};
 
-/// What one socket may join with the kernel's usual limits (igmp_max_memberships, optmem_max).
+/// The most groups that one socket may join with the kernel's usual limits (igmp_max_memberships, optmem_max).
 const PER_SOCKET_V4: usize = 20;
 const PER_SOCKET_V6: usize = 100;
 

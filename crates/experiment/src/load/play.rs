@@ -30,13 +30,13 @@ use crate::{
     site::{Happening, Program, Said, Site, attachment, while_they_happen},
 };
 
-/// How long a program may take to end after its time is over.
+/// The time that a program may take to end after its time is over.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The share of the processors' time above which the machine counts as the limit.
 const BUSY: f64 = 0.95;
 
-/// What a trial needs.
+/// The plan and the means of a trial.
 pub struct Trial<'a> {
     pub site: &'a dyn Site,
     pub planned: &'a Planned<'a>,
@@ -53,7 +53,7 @@ pub struct Played {
     pub rate: f64,
     pub layout: Layout,
     pub combined: Combined,
-    /// What gave in.
+    /// The parts that gave in.
     pub limits: Vec<Limit>,
     /// The share of the processors' time that went into each kind of work while the hosts sent.
     pub processors: Processors,
@@ -67,11 +67,11 @@ pub struct Played {
     /// Each switch that is asked by SNMP, and how busy it was, from 0 to 1; or why that is not known.
     pub switches: Vec<(String, Result<f64, String>)>,
     pub happened: Vec<Happening>,
-    /// How long the hosts sent.
+    /// The time for which the hosts sent.
     pub lasted: Duration,
 }
 
-/// What was seen while the hosts of a trial sent.
+/// The observations while the hosts of a trial sent.
 struct Watched {
     processors: Processors,
     /// The load of each switch that was asked by SNMP, from 0 to 1, or why there is none.
@@ -361,7 +361,7 @@ fn late_host(reports: &[HostReport], first_packet: SystemTime) -> Option<String>
     (late > 0.0).then(|| format!("{} began {late:.1} s after the first packet", latest.host))
 }
 
-/// What each queue has passed and dropped since `before`.
+/// The packets that each queue has passed and dropped since `before`.
 fn difference(before: &[CableQueue], after: &[CableQueue]) -> Vec<CableQueue> {
     let since = |(before, after): (&CableQueue, &CableQueue)| CableQueue {
         passed_packets: growth(before.passed_packets, after.passed_packets),
@@ -371,7 +371,8 @@ fn difference(before: &[CableQueue], after: &[CableQueue]) -> Vec<CableQueue> {
     before.iter().zip(after).map(since).collect()
 }
 
-/// What leaves each switch: the sums over the cables that do not begin at a node, in the order of the switches.
+/// The frames that leave each switch: the sums over the cables that do not begin at a node, in the order of the
+/// switches.
 fn frames_of_switches(cables: &[CableQueue], topology: &Topology) -> Vec<u64> {
     let mut switches: Vec<(&str, u64)> = Vec::new();
     for cable in cables.iter().filter(|cable| topology.nodes.iter().all(|node| node.name != cable.from)) {

@@ -11,9 +11,10 @@ use crate::{document::load::Ask, plan::load::PlannedLoad};
 pub struct Found {
     /// The trial at the threshold, or the only one. When a search bore nothing, the last one.
     pub played: Played,
-    /// What the search has found. `None`: nothing was searched.
+    /// The threshold that the search has found. `None`: nothing was searched.
     pub threshold: Option<Threshold>,
-    /// What the links allow: a rate in packets a second of each sender, or a number of hosts. `None`: no link has a rate.
+    /// The threshold that the links allow: a rate in packets a second of each sender, or a number of hosts. `None`:
+    /// no link has a rate.
     pub predicted: Option<f64>,
 }
 

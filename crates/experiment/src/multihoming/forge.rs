@@ -1,4 +1,4 @@
-//! Somebody without keys, who tells the stub's systems the opposite of what is so.
+//! A forger without keys, which tells the stub's systems the opposite of what is so.
 
 use std::{
     io,

@@ -156,7 +156,8 @@ fn since(
 
 /// Returns how long after a link was mended half of the transfer's data came over it again.
 fn back_on_link(carried: &[(Duration, u64)], cut: Cut, rate_bps: u64) -> Option<Duration> {
-    /// More than anything else brings, and less than a transfer that catches up.
+    /// The share of the transfer's rate from which on it counts as back on the link: more than anything else brings,
+    /// and less than a transfer that catches up.
     const SHARE: f64 = 0.5;
     let after = carried.windows(2).filter(|pair| pair[0].0 >= cut.mended && pair[1].0 < cut.next);
     let is_back = |pair: &&[(Duration, u64)]| {

@@ -36,7 +36,7 @@ pub struct Scene<'a> {
     pub treecast: &'a Path,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub struct Played {
     /// The tables of tier-1 networks: the largest count of each kind that was seen.
@@ -47,10 +47,10 @@ pub struct Played {
     pub lasted: Duration,
 }
 
-/// What happened to connections.
+/// The events of connections.
 #[derive(Debug)]
 pub struct Crossing {
-    /// When the transfer began.
+    /// The time at which the transfer began.
     pub began: Instant,
     pub transferred: Transferred,
     /// New connections from inside, and to the inside.

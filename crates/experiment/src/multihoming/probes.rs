@@ -29,14 +29,14 @@ pub const PORT: u16 = 4600;
 /// A new connection, or the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {
-    /// When it began, counted from the transfer's begin.
+    /// The time at which it began, counted from the transfer's begin.
     pub at: Duration,
     /// Whether it used the prefix whose link is cut. `None`: nobody knows, because no name server has answered.
     pub uses: Option<bool>,
     pub works: bool,
 }
 
-/// What the host inside is called, and who knows its addresses.
+/// The name of the host inside, and the server that knows its addresses.
 pub struct Named {
     pub name: String,
     pub server: SocketAddr,

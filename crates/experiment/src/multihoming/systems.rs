@@ -39,7 +39,8 @@ const GATEWAY: u16 = 0x1;
 const SERVER: u16 = 0x53;
 const INSIDE: u16 = 0x80;
 
-/// How long a link must be up until its prefix is encouraged again. The default would be most of a run.
+/// The time, in seconds, for which a link must be up until its prefix is encouraged again. The default would be most
+/// of a run.
 const RECOVERY_SECONDS: u32 = 1;
 
 /// The longest time until all systems are ready, and the time between two looks.
@@ -72,7 +73,7 @@ pub struct Systems {
     pub targets: Targets,
 }
 
-/// Where the systems listen, and what they protect.
+/// The addresses at which the systems listen, and the prefix that they protect.
 #[derive(Debug, Clone)]
 pub struct Targets {
     pub srmp: SocketAddr,
@@ -81,7 +82,7 @@ pub struct Targets {
     pub prefix: Prefix,
 }
 
-/// What a system has told.
+/// An event that a system has told.
 #[derive(Debug, Clone)]
 pub struct Told {
     pub at: Instant,
@@ -110,7 +111,7 @@ struct Event {
     fields: serde_json::Map<String, serde_json::Value>,
 }
 
-/// What the configuration of the stub's systems needs to know of the network.
+/// The facts about the network for the configuration of the stub's systems.
 struct Stub<'a> {
     site: &'a dyn Site,
     topology: &'a Topology,

@@ -12,20 +12,21 @@ use crate::site::{Site, enter};
 /// The time between two pieces of data.
 const PACE: Duration = Duration::from_millis(10);
 
-/// How long a read or write waits until it is asked whether all is over.
+/// The time that a read or write waits until it is asked whether all is over.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long data may come after the last was sent. TCP waits that long until it tries again after a long outage.
+/// The time for which data may come after the last was sent. TCP waits that long until it tries again after a long
+/// outage.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What came of a transfer.
+/// The result of a transfer.
 #[derive(Debug, Clone, Default)]
 pub struct Transferred {
     pub sent_bytes: u64,
     pub received_bytes: u64,
-    /// When data has arrived, counted from the begin, in order.
+    /// The times at which data has arrived, counted from the begin, in order.
     pub arrivals: Vec<Duration>,
-    /// Why the connection has ended too early.
+    /// The reason why the connection has ended too early.
     pub broken: Option<String>,
 }
 
@@ -142,7 +143,7 @@ fn receive(
     }
 }
 
-/// That there was nothing to do for a while is no error.
+/// Takes an error that only says that there was nothing to do for a while for no error.
 fn waited(error: io::Error) -> io::Result<usize> {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(0),

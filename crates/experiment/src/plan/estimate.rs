@@ -10,24 +10,25 @@ use crate::document::{
     network::Facts,
 };
 
-/// How long the quiet machine is measured before the first run.
+/// The time for which the quiet machine is measured before the first run.
 const BASELINE: Duration = Duration::from_secs(1);
-/// How long the machine usually takes to calm down.
+/// The time that the machine usually takes to calm down.
 const SETTLES: Duration = Duration::from_secs(1);
-/// What a run takes beside the transfer itself, and for each client: starting programs, checking copies.
+/// The time that a run takes beside the transfer itself, and the time for each client: starting programs, checking
+/// copies.
 const START_AND_STOP: Duration = Duration::from_millis(400);
 const CLIENT_START_AND_STOP: Duration = Duration::from_millis(20);
-/// What building a network takes: for each node, and for the programs of each router.
+/// The time that building a network takes, for each node, and for the programs of each router.
 const BUILDING: Duration = Duration::from_millis(200);
 const NODE_BUILDING: Duration = Duration::from_millis(5);
 const ROUTER_STARTING: Duration = Duration::from_millis(100);
 /// Packet headers, on top of the object's bytes.
 const OVERHEAD: f64 = 1.06;
-/// What is sent beyond the least that mends losses, by forward error correction.
+/// The factor of what is sent beyond the least that mends losses, by forward error correction.
 const CODED_OVERHEAD: f64 = 1.1;
 /// The processors' time for a byte that one client gets, in seconds (15 us for 10 KB), of two processors.
 const MACHINE_SECONDS: f64 = 0.75e-9;
-/// More than this is never taken to be lost, so that estimates are finite.
+/// The most loss that is assumed, as a share, so that estimates are finite.
 const MOST_LOST: f64 = 0.95;
 /// The data in most packets, in bytes.
 const BLOCK_BYTES: f64 = 1432.0;
@@ -41,7 +42,8 @@ impl Understood {
     }
 }
 
-/// How many times a delivery sends an object of `bytes` through the slowest link, for so many of the network's clients.
+/// The number of times that a delivery sends an object of `bytes` through the slowest link, for so many of the
+/// network's clients.
 fn passes(facts: &Facts, clients: f64, delivery: &Delivery, bytes: u64) -> f64 {
     let again = |loss: &f64| 1.0 / (1.0 - loss.min(MOST_LOST)) - 1.0;
     let share = clients / facts.clients.max(1) as f64;
@@ -112,8 +114,8 @@ impl Planned<'_> {
         Duration::from_secs_f64(by_network.max(by_machine))
     }
 
-    /// With clients that wait before they start. Those of unicast share the link with fewer others meanwhile; who comes late
-    /// to multicast is sent everything again.
+    /// The time with clients that wait before they start. Those of unicast share the link with fewer others
+    /// meanwhile. A client that comes late to multicast is sent everything again.
     fn with_waits(&self, immediate: Duration) -> Duration {
         match self.schedule.longest_wait_factor() {
             0 => immediate,
@@ -142,7 +144,7 @@ mod tests {
         assert!(of("tcp") > 19 * of("nack") && of("tcp") < 21 * of("nack"));
     }
 
-    /// Only the cast receives, and not every client of the testbed.
+    /// A cast takes the time of its receivers alone, and not of every client of the testbed.
     #[test]
     fn a_cast_takes_the_time_of_its_own_receivers() {
         let file =

@@ -17,7 +17,7 @@ pub struct PlannedLoad {
     pub hosts: usize,
     /// The number of groups that each receiver joins.
     pub memberships: usize,
-    /// How long the hosts send in each trial.
+    /// The time for which the hosts send in each trial.
     pub lasts: Duration,
     /// The hosts of the network by switch, in order.
     by_switch: Vec<Vec<String>>,
@@ -166,7 +166,7 @@ impl PlannedLoad {
     }
 }
 
-/// How long hosts listen after the last sender has ended.
+/// The time for which hosts listen after the last sender has ended.
 pub const LINGER: Duration = Duration::from_secs(1);
 
 /// Returns how long so many programs take to start and to join their group.

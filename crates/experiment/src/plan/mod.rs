@@ -48,7 +48,7 @@ pub struct Planned<'a> {
     pub parameters: Parameters,
 }
 
-/// What a run delivers.
+/// The work of a run: what it delivers.
 #[derive(Debug, Clone)]
 pub enum Work<S = PlannedStream> {
     File(Size),
@@ -62,10 +62,10 @@ pub enum Work<S = PlannedStream> {
     Multihoming(Box<PlannedMultihoming>),
 }
 
-/// What is delivered, before it is known how.
+/// The work before it is known how it is delivered.
 type Wanted = Work<Load>;
 
-/// How a feed is sent in a run.
+/// The plan of a feed in a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedFeed {
     pub configuration: Configuration,
@@ -73,7 +73,7 @@ pub struct PlannedFeed {
     pub seed: u64,
     /// The size of all objects together.
     pub size: Size,
-    /// When the last object comes.
+    /// The time at which the last object comes.
     pub lasts: Duration,
 }
 
@@ -162,7 +162,7 @@ struct Planner<'a, 'p> {
     experiment: &'a Experiment,
     index: usize,
     at: &'p Understood,
-    /// How many hosts of each network of the cast receive.
+    /// The number of hosts of each network of the cast that receive.
     receivers: Option<usize>,
 }
 
@@ -198,7 +198,7 @@ impl<'a> Planner<'a, '_> {
         Ok((runs, left_out))
     }
 
-    /// Who sends to whom.
+    /// The senders, each with its receivers.
     fn groups(&self) -> Result<Vec<Group>, Error> {
         let topology = &self.at.topology;
         let network = &self.experiment.networks[self.index];
@@ -244,7 +244,7 @@ impl<'a> Planner<'a, '_> {
         Ok(groups)
     }
 
-    /// What is delivered, with the number of the repeat from 1 on.
+    /// The work that is wanted, with the number of the repeat from 1 on.
     fn wanted(&self) -> Result<Vec<(Wanted, u32)>, Error> {
         let experiment = self.experiment;
         let repeats = 1..=experiment.habits.repeats;
@@ -504,7 +504,7 @@ fn sizes(objects: &Objects) -> Result<Vec<Size>, Error> {
     }
 }
 
-/// Why source and copies do not fit.
+/// The reason why source and copies do not fit.
 fn oversize(network: &str, clients: usize, wanted: &Wanted, capacity_bytes: u64) -> Option<String> {
     let size = wanted.size()?;
     let needed = size.0.checked_mul(clients as u64 + 1);

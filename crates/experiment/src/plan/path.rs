@@ -23,7 +23,7 @@ pub struct SharedPath {
     /// The interface by which each flow goes on after the link.
     pub flows: Vec<(usize, String)>,
     pub quality: Quality,
-    /// What the link loses at random of the packets to receivers.
+    /// The random loss of packets to receivers on the link.
     pub loss: Loss,
     /// The round trip of a packet that waits nowhere.
     pub round_trip: Duration,

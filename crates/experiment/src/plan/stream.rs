@@ -49,10 +49,10 @@ const ETHERNET_LEN: u64 = 14;
 /// The length of an IPv6 and a UDP header in bytes.
 pub const HEADERS_LEN: u64 = 48;
 
-/// How much longer a file takes when too much of it was lost.
+/// The factor by which a file takes longer when too much of it was lost.
 const SLOWER: f64 = 1.4;
 
-/// How much of the fullest link is used.
+/// The share of the fullest link that is used.
 const OF_LINK: f64 = 0.95;
 
 impl PlannedStream {

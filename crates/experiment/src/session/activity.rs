@@ -1,5 +1,5 @@
-//! How many clients were getting the files over time, and how busy the server was meanwhile
-//! (librecast-updates-2022, 5.2, tables 6 to 9).
+//! The activity of a session: the number of clients that were getting the files over time, and how busy the server
+//! was meanwhile (librecast-updates-2022, 5.2, tables 6 to 9).
 
 use std::time::Duration;
 

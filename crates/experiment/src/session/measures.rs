@@ -60,13 +60,13 @@ pub fn of_run(group: &Group, played: &Played, size_bytes: u64, stopped: Option<u
     filing
 }
 
-/// What the programs of a node have used.
+/// Files the processor time and the memory that the programs of a node have used.
 fn used(filing: &mut Filing, node: &str, ended: &Ended) {
     filing.node(node, "processor", (ended.cpu_user + ended.cpu_system).as_secs_f64(), "s");
     filing.node(node, "memory", ended.peak_memory_bytes as f64, "B");
 }
 
-/// What is filed of each client.
+/// The filing of each client.
 fn of_clients(receivers: &[String], played: &Played, size_bytes: u64, stopped: Option<usize>) -> Filing {
     let mut filing = Filing::default();
     let sent = played.sent.all();
@@ -112,7 +112,7 @@ fn of_clients(receivers: &[String], played: &Played, size_bytes: u64, stopped: O
     filing
 }
 
-/// What is filed of a receiver of a session with local groups, to which the sender has sent `to_all` packets.
+/// Files the measures of a receiver of a session with local groups, to which the sender has sent `to_all` packets.
 fn of_local(filing: &mut Filing, name: &str, told: &Told, local: &LocalProgress, to_all: u64) {
     let lost = 1.0 - local.data_blocks as f64 / to_all.max(1) as f64;
     let load = to_all + local.repair_blocks + local.sent_blocks;
@@ -123,7 +123,7 @@ fn of_local(filing: &mut Filing, name: &str, told: &Told, local: &LocalProgress,
     filing.node(name, "served", told.most_served as f64, "");
 }
 
-/// What is filed of a run that the program refused to make, in its own words.
+/// The filing of a run that the program refused to make, in its own words.
 fn of_refused(receivers: &[String], reason: &str) -> Filing {
     let mut filing = Filing::default();
     receivers.iter().for_each(|name| filing.lacking(Some(name), "time", "s", reason));

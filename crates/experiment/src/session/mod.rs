@@ -42,9 +42,9 @@ pub struct Session<'a> {
     pub group: &'a Group,
     pub programs: Programs<'a>,
     pub cargo: &'a Cargo,
-    /// How long each client waits, from the first moment at which clients can start. Empty: all start at once.
+    /// The time that each client waits, from the first moment at which clients can start. Empty: all start at once.
     pub waits: Vec<Duration>,
-    /// When the run started.
+    /// The time at which the run started.
     pub origin: Instant,
     pub timeout: Duration,
     /// The seed of the run, from which the deaths of controllers are drawn.
@@ -53,7 +53,7 @@ pub struct Session<'a> {
     pub watch: &'a (dyn Fn(&str, u32) + Sync),
     /// A client that is to be stopped for a while.
     pub stopped: Option<&'a Stopped>,
-    /// Where to note when the session began, counted from the run's start.
+    /// The place to note when the session began, counted from the run's start.
     pub begun: Option<&'a OnceLock<Duration>>,
 }
 
@@ -62,20 +62,20 @@ pub struct Session<'a> {
 pub struct Played {
     /// The result of each client, in the group's order. The copies have been checked.
     pub clients: Vec<Fared>,
-    /// For how long each client heard nothing, where that was measured.
+    /// The time for which each client heard nothing, where that was measured.
     pub silences: Vec<Duration>,
-    /// When the clients could start, counted from the run's start.
+    /// The time at which the clients could start, counted from the run's start.
     pub clients_start: Duration,
     /// The time from then until the last client had ended.
     pub duration: Duration,
     /// Whether the user stopped the session.
     pub interrupted: bool,
-    /// Why the server's program did not do what it was asked to do: it cannot be done.
+    /// The reason why the server's program did not do what it was asked to do: it cannot be done.
     pub refused: Option<String>,
     pub server_failure: Option<String>,
     /// The last thing that the server said.
     pub server_said: Option<String>,
-    /// What the server's programs have sent and heard.
+    /// The counts of what the server's programs have sent and heard.
     pub sent: ToldSender,
     /// The resources that the server's programs used.
     pub server_used: treecast_lab::process::Ended,
@@ -84,7 +84,7 @@ pub struct Played {
     pub wanted_deaths: usize,
 }
 
-/// How long a session waits for clients that are there; those that did come take part in another then.
+/// The time that a session waits for clients that are there. Those that did come take part in another then.
 const CONNECTING: Duration = Duration::from_secs(20);
 
 impl Session<'_> {
@@ -155,8 +155,8 @@ impl Session<'_> {
         })
     }
 
-    /// Has all clients fetch what they are to, and listens to what reaches them meanwhile. Returns how they fared, whether the
-    /// user wants to stop, how many controllers were to die, and what was heard.
+    /// Lets all clients fetch what they are to, and listens to what reaches them meanwhile. Returns how they fared,
+    /// whether the user wants to stop, how many controllers were to die, and what was heard.
     fn run_clients(
         &self,
         server: &Server,
@@ -223,7 +223,7 @@ impl Session<'_> {
         _ = products.feed(&is_over);
     }
 
-    /// Has one client stand still for a while.
+    /// Makes one client stand still for a while.
     fn stop_client(&self, clients: &[Client], is_over: &AtomicBool) {
         let Some(stopped) = self.stopped else { return };
         let Some(client) = clients.get(stopped.client) else { return };

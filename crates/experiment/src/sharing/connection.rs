@@ -16,7 +16,7 @@ use treecast_host::congestion;
 
 use crate::site::{Site, enter};
 
-/// How long connecting may take, and how long a read or write waits until it is asked whether all is over.
+/// The time that connecting may take, and the time that a read or write waits until it is asked whether all is over.
 const CONNECTING: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -30,7 +30,7 @@ pub struct Connection<'a> {
     /// The congestion control, as the kernel calls it.
     pub congestion: &'a str,
     pub origin: Instant,
-    /// Where to note when the connection was open, counted from `origin`.
+    /// The place to note when the connection was open, counted from `origin`.
     pub begun: &'a OnceLock<Duration>,
 }
 
@@ -86,7 +86,7 @@ fn receive(mut stream: &TcpStream, is_over: &AtomicBool) -> io::Result<u64> {
     Ok(received)
 }
 
-/// That there was nothing to do for a while is no error.
+/// Takes an error that only says that there was nothing to do for a while for no error.
 fn waited(error: io::Error) -> io::Result<()> {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(()),

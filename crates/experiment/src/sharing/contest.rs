@@ -21,7 +21,7 @@ use crate::{
     site::Site,
 };
 
-/// How long the flows may take to begin.
+/// The time that the flows may take to begin.
 const BEGINNING: Duration = Duration::from_secs(60);
 
 /// A flow on the shared link.
@@ -41,7 +41,7 @@ pub struct Contest<'a> {
     pub first: Flow<'a>,
     /// The rival flows, and how long after the one before it each begins.
     pub rivals: Vec<(Flow<'a>, Duration)>,
-    /// When each flow has begun, counted from the run's start.
+    /// The times at which the flows have begun, counted from the run's start.
     pub begun: &'a [OnceLock<Duration>],
 }
 
@@ -52,7 +52,7 @@ pub struct Outcome {
     pub rival_failures: Vec<String>,
     /// The rates of the link, each with the time since the run's start from which on it held.
     pub rates: Vec<(Duration, u64)>,
-    /// From when to when all flows ran together; none when they never did.
+    /// The begin and the end of the time when all flows ran together. `None` when they never did.
     pub together: Option<(Duration, Duration)>,
 }
 
@@ -173,7 +173,7 @@ fn join(playing: Playing) -> io::Result<Played> {
     playing.join().unwrap_or_else(|_| Err(io::Error::other("a flow panicked")))
 }
 
-/// Why a rival was none.
+/// The reason why a rival was none.
 fn failure_of_rival(played: io::Result<Played>) -> Option<String> {
     match played {
         Err(error) => Some(error.to_string()),

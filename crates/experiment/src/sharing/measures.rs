@@ -1,4 +1,4 @@
-//! How flows shared a link: the rate of each, how much of the link they used, and what its queue dropped.
+//! The measures of a shared link: the rate of each flow, how much of the link they used, and what its queue dropped.
 //!
 //! A flow's rate is that of the Ethernet frames that leave the link for its receivers, retransmissions included: it is what
 //! the flow takes of the link, and what it takes from others. What is dropped is dropped in front of the link, so loss
@@ -52,14 +52,15 @@ pub const SERIES: &[(&str, &str)] = &[
 const TOO_MUCH_LOSS: f64 = 0.05;
 /// The time over which loss is measured.
 const WINDOW: Duration = Duration::from_secs(1);
-/// For how long loss must stay below [`TOO_MUCH_LOSS`] to have come down.
+/// The time for which loss must stay below [`TOO_MUCH_LOSS`] to have come down.
 const CALM: Duration = Duration::from_secs(5);
-/// How long after a change of the link's rate loss may be what it likes.
+/// The time after a change of the link's rate for which loss may be what it likes.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// The samples of a run in which flows share a link.
 pub struct Shared {
-    /// What each flow took of the link over time, in bytes, and what happened in front of it.
+    /// The bytes that each flow took of the link over time. `passed`, `dropped` and `waiting` are those in front of
+    /// the link.
     pub flows: Vec<Vec<Rate>>,
     pub passed: Vec<Rate>,
     pub dropped: Vec<Rate>,
@@ -67,7 +68,7 @@ pub struct Shared {
     pub waiting: Vec<(Duration, i64)>,
     /// The link's rate, each from so long after the run's start.
     pub rates: Vec<(Duration, u64)>,
-    /// What the median receiver of each flow got over the time, in bits a second.
+    /// The rate that the median receiver of each flow got over the time, in bits a second.
     pub receivers_bps: Vec<f64>,
 }
 
@@ -115,7 +116,7 @@ impl Shared {
         dropped / (passed + dropped).max(1.0)
     }
 
-    /// What the link could have carried.
+    /// The number of bits that the link could have carried.
     fn capacity_bits(&self, from: Duration, to: Duration) -> f64 {
         let ends = self.rates.iter().skip(1).map(|(at, _)| *at).chain([Duration::MAX]);
         let part = |(&(begin, bps), end): (&(Duration, u64), Duration)| {
@@ -124,7 +125,8 @@ impl Shared {
         self.rates.iter().zip(ends).map(part).sum()
     }
 
-    /// How long after `change` loss was, and stayed, below [`TOO_MUCH_LOSS`]; `None` when it did not before `end`.
+    /// The time after `change` from which on loss was, and stayed, below [`TOO_MUCH_LOSS`]. `None` when it did not
+    /// before `end`.
     fn recovery(&self, change: Duration, end: Duration) -> Option<Duration> {
         let begins = || {
             std::iter::once(change).chain(self.passed.iter().map(|rate| rate.from).filter(|at| *at > change))
@@ -186,7 +188,7 @@ pub fn filing(
     filing
 }
 
-/// What a run files for [`SERIES`]. A run without a rival has no points for it.
+/// The points that a run files for [`SERIES`]. A run without a rival has no points for it.
 fn series_of(shared: &Shared) -> Vec<Series> {
     let points = |rates: &[Rate], value: &dyn Fn(&Rate) -> f64| -> Vec<(f64, f64)> {
         rates.iter().map(|rate| (rate.middle().as_secs_f64(), value(rate))).collect()

@@ -27,7 +27,7 @@ const RECEIVER: &str = "uftpd";
 /// The port at which receivers listen for a transfer.
 const PORT: u16 = 1044;
 
-/// How long receivers may take to listen.
+/// The time that receivers may take to listen.
 const LISTENING: Duration = Duration::from_secs(10);
 
 /// Packets may pass so many routers.
@@ -49,7 +49,7 @@ pub struct Uftp<'a> {
     /// The file that is sent, at the sending node. It is larger than what can be sent in the time.
     pub file: PathBuf,
     pub origin: Instant,
-    /// Where to note when the first bytes had come, counted from `origin`.
+    /// The place to note when the first bytes had come, counted from `origin`.
     pub begun: &'a OnceLock<Duration>,
 }
 

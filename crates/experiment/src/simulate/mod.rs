@@ -125,7 +125,7 @@ fn make(book: &mut Book, runs: &[&Planned], stop: &(dyn Fn() -> bool + Sync)) ->
     })
 }
 
-/// What a run came to.
+/// The outcome of a run.
 struct Made {
     /// The result of each client of the first group. Empty for a stream and on a shared link, where nobody keeps a copy.
     clients: Vec<Fared>,
@@ -134,7 +134,7 @@ struct Made {
     duration: Duration,
     /// The clients that lack something: node and reason.
     failures: Vec<(String, String)>,
-    /// Why the run was made again, one line for each earlier attempt.
+    /// The reasons why the run was made again, one line for each earlier attempt.
     again: Vec<String>,
 }
 
@@ -196,7 +196,7 @@ fn keep(book: &mut Book, planned: &Planned, made: Result<Made, String>) -> Resul
     book.conclude(planned, outcome)
 }
 
-/// What is filed of a run: the measures that a lab files, but for those of processors and memory.
+/// The filing of a run: the measures that a lab files, but for those of processors and memory.
 fn filing(planned: &Planned, simulated: &Simulated) -> Filing {
     let mut filing = Filing::default();
     let size_bytes = simulated.size_bytes;
@@ -248,7 +248,7 @@ fn filing(planned: &Planned, simulated: &Simulated) -> Filing {
     filing
 }
 
-/// What is filed of a receiver of a session with local groups.
+/// Files the measures of a receiver of a session with local groups.
 fn of_local(filing: &mut Filing, name: &str, local: &LocalFigures) {
     let lost = 1.0 - local.machine.data_blocks as f64 / local.session_packets.max(1) as f64;
     filing.node(name, "load", (local.session_packets + local.group_packets) as f64, "packets");

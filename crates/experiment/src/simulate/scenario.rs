@@ -299,7 +299,8 @@ pub fn fanout(delivery: &Delivery) -> Fanout {
     }
 }
 
-/// How the network knows where packets to groups go. Routers have the settings that they have in a lab.
+/// The means by which the network knows where packets to groups go. Routers have the settings that they have in a
+/// lab.
 fn multicast(experiment: &Experiment, planned: &Planned, topology: &Topology) -> session::Multicast {
     match experiment.networks[planned.network].multicast {
         Multicast::Tree => session::Multicast::Tree,

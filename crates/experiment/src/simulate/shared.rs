@@ -149,7 +149,8 @@ fn tcp(congestion: &str) -> Result<Flow, String> {
     }
 }
 
-/// What the lab's counters would tell of the flows, which all run from `from` on. Each is counted behind the random losses.
+/// The samples that the lab's counters would have of the flows, which all run from `from` on. Each is counted behind
+/// the random losses.
 fn shared(scenario: &Scenario, figures: &[Figures], path: &SharedPath, from: Duration) -> Shared {
     let arriving = 1.0 - path.loss.mean();
     let spans = scenario.length.as_nanos().div_ceil(SPAN.as_nanos()) as usize;

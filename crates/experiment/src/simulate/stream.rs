@@ -144,7 +144,7 @@ fn played(run: &StreamRun, tallies: Vec<Tally>, stream: &PlannedStream) -> Playe
     }
 }
 
-/// How the sender finds routers and makes lists, by the delivery's options: what `treecast mead` does with them.
+/// The settings for finding routers and making lists, by the delivery's options: what `treecast mead` does with them.
 fn lists(delivery: &Delivery, stream: &PlannedStream) -> Lists {
     let options = &delivery.options;
     Lists {

@@ -87,12 +87,12 @@ pub trait Site: Sync {
     fn enter(&self, node: &str, work: Box<dyn FnOnce() + Send + '_>) -> io::Result<()>;
 }
 
-/// What only some places can do.
+/// An ability that only some places have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Routers run the daemons for multicast, MEADcast and Xcast.
     Routers,
-    /// This process opens sockets at nodes, so that what is sent and what comes have one clock.
+    /// Sockets at nodes are opened by this process, so that what is sent and what comes have one clock.
     Sockets,
     /// Links break, programs are killed, packets are forged.
     Events,

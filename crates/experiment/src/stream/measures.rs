@@ -136,7 +136,7 @@ fn seconds(
     all.seconds.iter().enumerate().map(second).collect()
 }
 
-/// What looking for routers has cost: of all discoveries, and behind the first one.
+/// The cost of looking for routers: of all discoveries, and behind the first one.
 fn of_discovery(played: &Played, seconds: &[Second], carried: &Carried) -> Vec<Row> {
     let Some(discovery) = played.discovery else { return Vec::new() };
     let mut rows = vec![

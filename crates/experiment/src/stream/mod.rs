@@ -13,8 +13,8 @@ pub use measures::{MEASURES, SERIES, lost, rows, sentence};
 pub use play::{Discovery, Played, Scene};
 pub use traffic::{Sent, Stamp, Tally};
 
-/// What the MEADcast thesis let be lost of a file that is sent as a stream (4.4.3).
+/// The share of a file that may be lost when it is sent as a stream, as in the MEADcast thesis (4.4.3).
 pub const MAX_LOSS: f64 = 0.015;
 
-/// How often such a file is sent slower than before.
+/// The number of times that such a file is sent slower than before.
 pub const MAX_SLOWER: u32 = 4;

@@ -31,23 +31,23 @@ use crate::{
 /// The group of source-specific multicast (RFC 4607, and listing A.7 of the thesis).
 const SOURCE_GROUP: Ipv6Addr = Ipv6Addr::new(0xff3e, 0, 0, 0, 0, 0, 0x4321, 0x1234);
 
-/// What receivers join for designated routers.
+/// The group that receivers join for designated routers.
 const DESIGNATED_GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x4242);
 
-/// What multicast packets may cross.
+/// The number of links that multicast packets may cross.
 const HOP_LIMIT: u32 = 32;
 
-/// How long multicast routers may take to have heard of all receivers.
+/// The time that multicast routers may take to have heard of all receivers.
 const JOINING: Duration = Duration::from_secs(2);
 
-/// What is on its way comes within this time after the last that came.
+/// The time after the last packet that came within which all that is on its way comes.
 const DRAIN: Duration = Duration::from_millis(700);
 
-/// Senders that look for their routers at the same time. Routers answer 5,000 requests a second of a network, and those of a
-/// testbed are all of one; who is not answered in time has a worse group.
+/// Senders that look for their routers at the same time. Routers answer 5,000 requests a second of a network, and
+/// those of a testbed are all of one. A sender that is not answered in time has a worse group.
 const AT_ONCE: usize = 16;
 
-/// In which a sender that has told of its routers has its group by them.
+/// The time in which a sender that has told of its routers has its group by them.
 const REPLACING: Duration = Duration::from_millis(100);
 
 /// A run that is about to begin: the receivers listen, and the senders have found their routers.
@@ -76,7 +76,7 @@ pub struct Played {
     pub discovery: Option<Discovery>,
 }
 
-/// What discovery has cost all senders together.
+/// The cost of discovery for all senders together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Discovery {
     pub groups: u64,
@@ -84,7 +84,7 @@ pub struct Discovery {
     pub bytes: u64,
     /// The number of responses that were not believed.
     pub refused: u64,
-    /// When the last sender's first discovery was over, counted from the beginning of the traffic.
+    /// The time at which the last sender's first discovery was over, counted from the beginning of the traffic.
     pub first_over: Duration,
 }
 

@@ -15,11 +15,11 @@ pub const TUN_ADDRESS: &str = "fd15::1";
 /// A running `treecast mead`. It is ended when this value is dropped.
 pub struct MeadSender {
     program: Program,
-    /// When the sender's first discovery was over.
+    /// The time at which the sender's first discovery was over.
     discovered: Option<Instant>,
-    /// How many groups it has had.
+    /// The number of groups that it has had.
     groups: u64,
-    /// How many routers have registered for the newest group (Xcast+).
+    /// The number of routers that have registered for the newest group (Xcast+).
     registered: usize,
     /// The longest packet that the sender's device takes, in bytes.
     pub mtu_bytes: u32,
@@ -27,9 +27,9 @@ pub struct MeadSender {
 
 /// The counts of a sender, and the resources that it used.
 pub struct Done {
-    /// When the sender's first discovery was over.
+    /// The time at which the sender's first discovery was over.
     pub discovered: Option<Instant>,
-    /// How many transmission groups the sender has had. There is a new one each time when the assignment of
+    /// The number of transmission groups that the sender has had. A new one begins each time when the assignment of
     /// receivers to packets changes.
     pub groups: u64,
     /// The sender's counters at its end.
@@ -37,7 +37,7 @@ pub struct Done {
     pub cpu: Duration,
 }
 
-/// How long a sender may take for anything.
+/// The time that a sender may take for anything.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl MeadSender {

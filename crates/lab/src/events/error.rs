@@ -1,8 +1,8 @@
-//! Why an event cannot be.
+//! The reasons why an event cannot be.
 
 use std::time::Duration;
 
-/// What is wrong with an event of a list, and what that event is in words.
+/// The fault of an event of a list, and the event in words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
     #[error("event {0} ({1} at {2:?}): {3}")]

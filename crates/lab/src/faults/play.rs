@@ -81,7 +81,7 @@ pub struct Session<'a> {
     members: Vec<Member>,
     sender: Option<Program>,
     sender_exit: Option<Exit>,
-    /// How many times a sender was started, and whether the last one has begun to send.
+    /// The number of times that a sender was started.
     senders: usize,
     has_begun: bool,
     runs: usize,
@@ -283,7 +283,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Has something done at a time to come.
+    /// Schedules an action for a time to come.
     fn later(&mut self, at: Instant, action: Action) {
         self.agenda.entry(at).or_default().push(action);
     }

@@ -15,7 +15,7 @@ const FAULTY_TIME: Duration = Duration::from_millis(2200);
 const MEAD: &[&str] = &["--repair", "nack", "--fanout", "mead"];
 const AUTO: &[&str] = &["--repair", "nack", "--fanout", "auto"];
 
-/// From one time up to the other, which is left out, both in ms.
+/// A random time from one up to the other, which is left out. Both are in ms.
 fn time(random: &mut SplitMix64, from_ms: u64, to_ms: u64) -> Duration {
     Duration::from_millis(from_ms + random.below(to_ms - from_ms))
 }

@@ -31,10 +31,10 @@ pub(super) fn of(topology: &Topology, router: usize) -> String {
     text
 }
 
-/// How OSPF is used on a network.
+/// The use of OSPF on a network.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Not at all, because there is no other router.
+    /// No OSPF, because there is no other router.
     Passive,
     PointToPoint,
     Broadcast,

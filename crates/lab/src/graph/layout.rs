@@ -62,7 +62,7 @@ pub struct Folded {
     pub at: Point,
     /// The node that they are behind.
     pub under: usize,
-    /// How many LANs there are, and the index of one of them.
+    /// The number of LANs, and the index of one of them.
     pub lans: usize,
     pub lan: usize,
     /// Clients in each.

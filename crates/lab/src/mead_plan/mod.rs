@@ -198,7 +198,8 @@ mod tests {
         );
     }
 
-    /// What the thesis' algorithm saves of the network's and of the sender's bytes, in per cent, with lists of 10 (`ok` 8).
+    /// The share of the network's and of the sender's bytes that the thesis' algorithm saves, in per cent, with lists
+    /// of 10 (`ok` 8).
     fn saved(name: &str, receivers: usize, merge: u8, support: Option<&BTreeSet<String>>) -> [f64; 2] {
         let (testbed, group) = (testbed(), group_of(&use_case(name), receivers));
         let parameters = Parameters { max: 10, ok: 8, merge, ..Parameters::default() };
@@ -216,7 +217,8 @@ mod tests {
         assert!(is_near, "{ours:?} is not what the thesis measured, {thesis:?}");
     }
 
-    /// What the thesis measured of single configurations; tables 5.1 to 5.3 are means of such.
+    /// The expected values are those that the thesis measured of single configurations; tables 5.1 to 5.3 are means
+    /// of such.
     #[test]
     fn the_algorithm_saves_what_tables_b1_and_b2_say() {
         let core: BTreeSet<String> = ["r1", "r2", "r3", "r4"].map(String::from).into();

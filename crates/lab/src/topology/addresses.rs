@@ -1,5 +1,5 @@
-//! Which addresses networks and their members have, where a file leaves that open, and whether what a
-//! file says of them can be.
+//! Chooses the addresses of networks and their members where a file leaves that open, and checks whether what a file
+//! says of them can be.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -12,7 +12,7 @@ use super::error::SpecError;
 /// A network's prefixes.
 type Subnets = (Subnet<Ipv4Addr>, Subnet<Ipv6Addr>);
 
-/// What IPv4 and IPv6 addresses have in common.
+/// The properties that IPv4 and IPv6 addresses share.
 pub trait Address: Copy + PartialEq + Display + Into<IpAddr> {
     const BITS: u8;
     fn to_number(self) -> u128;

@@ -1,4 +1,4 @@
-//! Who speaks BGP with whom, and what is announced to whom.
+//! The BGP sessions between routers, and the prefixes that each announces to the other.
 
 use std::net::Ipv6Addr;
 
@@ -26,13 +26,14 @@ pub struct Neighbour {
     pub network: usize,
     /// The other router's index.
     pub router: usize,
-    /// What the other network is to this one.
+    /// The relation of the other network to this one.
     pub relation: Relation,
     /// The prefixes that only this neighbour hears of, such as a customer's share of its provider's block.
     pub announced: Vec<Subnet<Ipv6Addr>>,
 }
 
-/// What a neighbour is. Routes of customers go to everybody; routes of providers and peers go to customers only.
+/// The relation of a neighbour. Routes of customers go to everybody; routes of providers and peers go to customers
+/// only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Relation {

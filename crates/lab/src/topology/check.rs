@@ -10,7 +10,7 @@ use super::{
     MAX_MULTICAST_INTERFACES, MAX_NAME_BYTES, Member, Network, NetworkKind, Node, Quality, Role, Topology,
 };
 
-/// More namespaces than this are beyond what one machine was ever tried with.
+/// The most namespaces. One machine was never tried with more.
 pub(super) const MAX_NODES: usize = 4096;
 
 /// Refuses a file that would fill the memory, at the line where it gets too much.

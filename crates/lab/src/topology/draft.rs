@@ -1,10 +1,10 @@
-//! What a parser has read of a topology, whose names are still words.
+//! A topology as a parser has read it, whose names are still words.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{NetworkKind, Quality, Role, Subnet, Trunk};
 
-/// What a parser has read, in the order of the file.
+/// A topology as a parser has read it, in the order of the file.
 pub(super) struct Draft<'a> {
     /// The file's name or the generator's words, for errors.
     pub file: &'a str,

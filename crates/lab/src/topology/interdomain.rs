@@ -32,7 +32,7 @@ const STUB_LENGTH: u8 = 56;
 const FIRST_AS: u32 = 64_512;
 const STUB_AS: u32 = 64_600;
 
-/// Where the addresses of stubs come from.
+/// The origin of the addresses of stubs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Addressing {
     /// A share of each provider's block, which only this provider hears of (MAST).
@@ -70,7 +70,7 @@ pub(super) fn parse(keys: &Keys) -> Result<Topology, SpecError> {
     plan.finish()
 }
 
-/// A network under construction, and who is whose provider.
+/// A network under construction, and the sessions between customers and providers.
 struct Internet<'a> {
     draft: Draft<'a>,
     cable: Quality,
@@ -81,9 +81,9 @@ struct Internet<'a> {
 struct Session {
     customer: String,
     other: String,
-    /// What the other network is to the first one.
+    /// The relation of the other network to the first one.
     relation: Relation,
-    /// What the first one announces to the other one only.
+    /// The prefixes that the first one announces to the other one only.
     announced: Vec<Subnet<Ipv6Addr>>,
 }
 

@@ -44,7 +44,7 @@ pub enum Loss {
 }
 
 impl Quality {
-    /// What people may set of a cable.
+    /// The keys that people may set of a cable.
     pub(super) const KEYS: [&str; 7] = ["rate", "queue", "loss", "delay", "jitter", "background", "drop"];
 
     /// The key of something that only the simulator has. `None` where a lab has all of it.

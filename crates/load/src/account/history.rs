@@ -1,11 +1,11 @@
-//! Which of the last packet numbers were received.
+//! Notes which of the last packet numbers were received.
 
 /// The number of packet numbers, up to the highest one, of which it is known whether they were received.
 pub const HISTORY: u64 = 32_768;
 
 const WORDS: usize = HISTORY as usize / 64;
 
-/// What is known of a packet number.
+/// The state of a packet number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
     New,
@@ -76,7 +76,7 @@ impl History {
         self.forget(last.max(self.highest) + 1, &mut leave);
     }
 
-    /// How many received numbers are above `number`.
+    /// The number of received numbers above `number`.
     pub fn count_above(&self, number: u64) -> u64 {
         let mut count = 0;
         let mut at = number + 1;

@@ -54,7 +54,8 @@ pub struct Rules {
     pub max_streams: usize,
     /// The rates by the packets' numbers, for packets that do not say their rate.
     pub schedule: Option<Schedule>,
-    /// When the receiver began to listen, by the steady clock. `None`: before the first packet of every sender.
+    /// The time at which the receiver began to listen, by the steady clock. `None`: before the first packet of every
+    /// sender.
     pub listens_since: Option<Duration>,
     /// Whether lines like those of the paper's figures 14 and 15 are made ([`Account::next_line`]).
     pub tells_invalid: bool,

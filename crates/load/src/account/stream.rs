@@ -27,7 +27,7 @@ const FASTEST_PPS: f64 = 1e6;
 const SILENT_INTERVALS: u32 = 5;
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Debug)]
 pub enum Verdict {
     Counted,

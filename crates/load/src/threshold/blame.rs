@@ -15,7 +15,7 @@ pub struct Evidence {
     pub senders: Vec<(String, f64, f64)>,
     /// Hosts whose program ended in mid-run.
     pub vanished: Vec<String>,
-    /// Why this machine limited the trial, such as processors over 95 % busy. `None` when it did not.
+    /// The reason why this machine limited the trial, such as processors over 95 % busy. `None` when it did not.
     pub machine: Option<String>,
 }
 
@@ -32,8 +32,9 @@ impl Evidence {
 /// Something that gave in.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
-    /// This machine was too slow: the result says nothing about the network. `cables_explain`: the queues of the cables have dropped
-    /// enough for every loss, and every sender kept its rate, so the machine may have done no harm.
+    /// The machine was too slow, so the result says nothing about the network. `cables_explain`: the queues of the
+    /// cables have dropped enough for every loss, and every sender kept its rate, so the machine may have done no
+    /// harm.
     Machine { why: String, cables_explain: bool },
     /// The host's program ended in mid-run.
     Vanished { host: String },

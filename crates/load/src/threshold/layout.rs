@@ -1,6 +1,7 @@
-//! How many frames each packet becomes in a network of one or two switches, and the rate that its links allow.
+//! The number of frames that each packet becomes in a network of one or two switches, and the rate that its links
+//! allow.
 
-/// Who sends to whom.
+/// The pattern of traffic between hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
     /// Every host sends to all others, as in congested-multicast-2019.

@@ -2,7 +2,7 @@
 
 use super::blame::Limit;
 
-/// What a search looks for: the highest value, a rate or a number of hosts, at which at most `allowed` is lost.
+/// The range of a search for the highest value, a rate or a number of hosts, at which at most `allowed` is lost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Range {
     pub lowest: f64,
@@ -21,11 +21,11 @@ pub struct Trial {
     pub value: f64,
     /// The share of the packets that did not arrive, from 0 to 1.
     pub lost: f64,
-    /// What gave in; empty when nothing did.
+    /// The limits that gave in. Empty when none did.
     pub limits: Vec<Limit>,
 }
 
-/// What to do next.
+/// The next step of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// Try this value, and tell the result to [`Search::told`].
@@ -41,7 +41,7 @@ pub struct Threshold {
     pub borne: Option<f64>,
     /// The lowest value that was not borne. `None`: even the highest value of the range was.
     pub broke: Option<f64>,
-    /// What gave in at the value `broke`.
+    /// The limits that gave in at the value `broke`.
     pub limits: Vec<Limit>,
     /// The number of trials.
     pub trials: u32,

@@ -28,12 +28,12 @@ const REFRESH: Duration = Duration::from_secs(600);
 /// The time after which a client asks again that got no list of prefixes: the server has not heard of their states yet.
 const WITHOUT_LIST: Duration = Duration::from_secs(2);
 
-/// What a client wants of a server.
+/// The wish of a client to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wants {
     /// Addresses of this interface.
     Addresses,
-    /// Only the prefixes of the link, and their status.
+    /// The prefixes of the link alone, and their status.
     Prefixes,
 }
 
@@ -63,16 +63,16 @@ pub struct Address {
     pub valid_until: Duration,
 }
 
-/// Why messages were dropped, as numbers since the start.
+/// The number of dropped messages since the start, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Dropped {
-    /// No messages, or without what they must have.
+    /// Datagrams that are no messages, or lack what a message must have.
     pub malformed: u64,
-    /// Of another transaction, client or server.
+    /// Messages of another transaction, client or server.
     pub foreign: u64,
-    /// Without the signature of the server's key.
+    /// Messages without the signature of the server's key.
     pub forged: u64,
-    /// Signed, but not later than another message.
+    /// Signed messages that are not later than another one.
     pub replayed: u64,
 }
 

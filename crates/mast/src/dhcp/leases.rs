@@ -1,4 +1,4 @@
-//! Which client has which interface identifier.
+//! The leases: which client has which interface identifier.
 
 use std::{
     collections::{BTreeMap, HashMap},

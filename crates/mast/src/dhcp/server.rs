@@ -30,7 +30,7 @@ const REPETITIONS: [Duration; 2] = [Duration::from_millis(200), Duration::from_s
 /// better from the time before.
 const GRACE: Duration = Duration::from_secs(35);
 
-/// What a server of a link is told.
+/// The configuration of a server of a link.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The server's DHCP unique identifier (RFC 8415, 11).
@@ -64,13 +64,13 @@ pub struct Now {
     pub unix_us: u64,
 }
 
-/// What a server needs after a restart.
+/// The state that a server needs after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// When it was kept, in seconds since 1970.
+    /// The time at which it was kept, in seconds since 1970.
     at_s: u64,
     leases: Vec<KeptLease>,
-    /// What SRMP has told last. A state with a lower epoch is older.
+    /// The states that SRMP has told last. A state with a lower epoch is older.
     states: Vec<PrefixState>,
     /// The counter of the last message that was signed.
     counter: u64,
@@ -80,7 +80,7 @@ pub struct Kept {
 pub struct Server {
     config: Config,
     leases: Leases,
-    /// What SRMP says of blocks of addresses: the epoch, and the status.
+    /// The state of each block of addresses by SRMP: the epoch, and the status.
     states: BTreeMap<Prefix, (u64, Preference)>,
     counter: Epochs,
     /// Whether SRMP has told the states, or did not in time.
@@ -157,7 +157,7 @@ impl Server {
         self.leases.kept(now.monotonic)
     }
 
-    /// What SRMP has told of all prefixes last. Empty if it has told nothing.
+    /// The states of all prefixes that SRMP has told last. Empty if it has told nothing.
     pub fn states(&self) -> impl Iterator<Item = PrefixState> + '_ {
         self.states.iter().map(|(prefix, (epoch, preference))| PrefixState {
             prefix: *prefix,
@@ -171,7 +171,7 @@ impl Server {
         self.counter.newest()
     }
 
-    /// What must outlive a restart.
+    /// The state that must outlive a restart.
     pub fn kept(&self, now: Now) -> Kept {
         Kept {
             at_s: now.unix_us / 1_000_000,

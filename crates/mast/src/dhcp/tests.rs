@@ -225,7 +225,7 @@ fn an_answer_to_another_request_with_the_same_transaction_number_is_not_believed
     }
 }
 
-/// What a server has told is not taken back by a restart, even if its clock is set back.
+/// A restart takes back nothing that a server has told, even if its clock is set back.
 #[test]
 fn counters_and_epochs_go_on_after_a_restart() {
     let (mut server, mut client) = (server(), client());

@@ -34,7 +34,7 @@ const ALGORITHM: u8 = 1;
 const MONOTONIC: u8 = 0;
 /// The replay detection field is a number that the client has drawn. RFC 8415 has no such method.
 const DRAWN: u8 = 1;
-/// What is signed in front of the message, so that a signature serves no other purpose.
+/// The bytes that are signed in front of the message, so that a signature serves no other purpose.
 const CONTEXT: &[u8] = b"treecast 2026-11 MAST DHCPv6";
 /// The bytes of a message before its options.
 const HEADER_LEN: usize = 4;
@@ -45,7 +45,7 @@ const AUTHENTICATION_LEN: usize = 11;
 /// The bytes of a client's number in an answer, before the signature.
 const NUMBER_LEN: usize = 8;
 
-/// What a signature vouches for besides the message.
+/// The facts that a signature vouches for besides the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signed {
     /// Higher than that of all messages that the server has signed before.

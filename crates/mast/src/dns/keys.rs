@@ -14,11 +14,11 @@ pub(crate) const FUDGE_SECONDS: u16 = 300;
 /// The most updates of one key that are carried out in a second.
 const MAX_UPDATES_PER_SECOND: usize = 64;
 
-/// What the owner of a key may change.
+/// The records that the owner of a key may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Which prefixes of a network are discouraged: negated items of APL records, where there are APL records.
+    /// The choice of discouraged prefixes of a network: negated items of APL records, where there are APL records.
     Prefixes,
     /// All records of the zone.
     All,
@@ -46,7 +46,7 @@ pub struct Key {
 
 /// The sender of a message, as its signature proves it.
 pub enum Signature {
-    /// There is none.
+    /// The message has no signature.
     None,
     Valid(Signed),
     /// The key is unknown, or the signature is wrong or from another time.
@@ -63,7 +63,7 @@ pub struct Signed {
     pub time: u64,
 }
 
-/// What is wrong with a signature.
+/// The fault of a signature.
 pub struct WrongSignature {
     pub error: TsigError,
     /// The key and the code of a message that only the time of which is wrong: its answer is signed.
@@ -77,9 +77,9 @@ pub struct WrongSignature {
 /// Whether an update was carried out before.
 pub enum Repetition {
     No,
-    /// It was, with this answer: the sender did not hear it, or somebody plays the update again.
+    /// The update was carried out, with this answer. The sender did not hear it, or somebody plays the update again.
     Answered(Vec<u8>),
-    /// It is older than another update of the same key.
+    /// The update is older than another one of the same key.
     TooOld,
     TooMany,
 }

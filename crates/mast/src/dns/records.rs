@@ -66,7 +66,7 @@ pub(crate) fn listed_prefixes(data: &RData) -> Option<Vec<ListedPrefix>> {
     Some(items)
 }
 
-/// What an IFID record holds.
+/// The content of an IFID record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterfaceId {
     /// The lower 64 bits of the interface's addresses.

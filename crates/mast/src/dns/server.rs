@@ -20,7 +20,7 @@ const HEADER_LEN: usize = 12;
 /// The most steps from an alias to the next.
 const MAX_ALIASES: usize = 8;
 
-/// How a request came.
+/// The transport of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     Udp,
@@ -48,7 +48,7 @@ pub struct Server {
     pub counts: Counts,
 }
 
-/// How the answer to a request is signed.
+/// The signature for the answer to a request.
 enum Sign {
     No,
     With(TSigResponseContext),
@@ -203,7 +203,7 @@ impl Server {
         Sign::With(TSigResponseContext::new(message.metadata.id, now, key.signer.clone(), mac, error))
     }
 
-    /// Only a wrong time is reported under a signature (RFC 8945, 5.2 and 5.3.2).
+    /// The signature of a refusal. Only a wrong time is reported under a signature (RFC 8945, 5.2 and 5.3.2).
     fn sign_refusal(&self, now: u64, message: &Message, wrong: WrongSignature) -> Sign {
         let id = message.metadata.id;
         match (wrong.signed, wrong.key.and_then(|key| self.keys.get(key)), wrong.error) {

@@ -11,7 +11,7 @@ use super::{
     zone::Zone,
 };
 
-/// Why an update is not carried out.
+/// The reason why an update is not carried out.
 type Refused = ResponseCode;
 
 /// Carries out the update in `message`, whose signature was verified.

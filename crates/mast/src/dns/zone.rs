@@ -30,7 +30,7 @@ pub struct RecordSet {
 /// The records of one name, by the number of their type.
 type Node = BTreeMap<u16, RecordSet>;
 
-/// What a zone knows about a name and type.
+/// The answer of a zone about a name and type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     Records(Vec<Record>),

@@ -43,7 +43,7 @@ impl Wanted {
     }
 }
 
-/// What happens to an address that is no longer wanted.
+/// The treatment of an address that is no longer wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unwanted {
     Remove,
@@ -51,7 +51,7 @@ pub enum Unwanted {
     Discourage(u32),
 }
 
-/// Who sets addresses.
+/// The means by which addresses are set.
 pub enum Setter {
     /// This host's kernel.
     Kernel(Netlink),

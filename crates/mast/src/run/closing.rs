@@ -23,11 +23,11 @@ use super::{
     sockets, unix_us,
 };
 
-/// How long providers are asked, and the time between two requests.
+/// The time for which providers are asked, and the time between two requests.
 const CLOSING: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(300);
 
-/// How a provider's TMS is reached.
+/// The way to a provider's TMS.
 pub struct Tms {
     pub socket: UdpSocket,
     pub server: SocketAddr,

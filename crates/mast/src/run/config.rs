@@ -131,7 +131,7 @@ pub struct Srms {
 pub struct Dhcp {
     pub name: String,
     pub links: Vec<String>,
-    /// Where it hears the SRMS.
+    /// The address at which it hears the SRMS.
     pub srmp: SocketAddr,
     secret: PathBuf,
     key: PathBuf,
@@ -158,7 +158,7 @@ pub struct Dns {
     pub listen: Vec<SocketAddr>,
     #[serde(default = "ttl_s")]
     pub ttl_s: u32,
-    /// How the SRMS reaches the server.
+    /// The way of the SRMS to the server.
     #[serde(default)]
     srms: DnsFromSrms,
     #[serde(default, rename = "key")]
@@ -370,7 +370,7 @@ impl Config {
         named.chain(file.dhcp.iter().map(|dhcp| format!("dhcp-{}", dhcp.name))).collect()
     }
 
-    /// Where a program of the file is asked for what it knows.
+    /// The address at which a program of the file is asked for its status.
     pub fn status_address(&self, program: &str) -> String {
         super::status::address(program, &self.path)
     }
@@ -472,7 +472,7 @@ impl Provider {
 }
 
 impl Srms {
-    /// How long a link must be up until its prefix is encouraged again.
+    /// The time for which a link must be up until its prefix is encouraged again.
     pub fn recovery(&self) -> Result<Duration, Error> {
         let seconds = self.recovery_s.unwrap_or(10.0);
         let valid =

@@ -43,7 +43,7 @@ struct Link {
     server: Server,
     /// The number of leases that was told last.
     leases: usize,
-    /// When changed leases and states are written.
+    /// The time at which changed leases and states are written.
     write_due: Option<Duration>,
 }
 
@@ -56,7 +56,7 @@ pub struct Daemon {
     srms: (String, Key),
     guard: ReplayGuard,
     stamps: Stamps,
-    /// When the SRMS's newest stamp is written.
+    /// The time at which the SRMS's newest stamp is written.
     write_due: Option<Duration>,
     store: Store,
     drops: Drops,

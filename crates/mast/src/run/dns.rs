@@ -38,7 +38,7 @@ const RECORDS: &str = "dns-records";
 /// The shortest time between two writes of the records.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
-/// What updates have changed, against the configured zone. Each record is a DNS record in its wire format.
+/// The changes by updates, against the configured zone. Each record is a DNS record in its wire format.
 #[derive(Default, Serialize, Deserialize)]
 struct Kept {
     serial: u32,
@@ -56,7 +56,7 @@ pub struct Daemon {
     configured: HashSet<Vec<u8>>,
     datagrams: Vec<UdpSocket>,
     streams: Streams,
-    /// What was told last.
+    /// The counts that were told last.
     told: Counts,
     write_due: Option<Duration>,
     store: Store,

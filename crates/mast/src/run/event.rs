@@ -1,4 +1,4 @@
-//! What the programs tell, for people and for other programs.
+//! The events that the programs tell, for people and for other programs.
 
 use std::{
     collections::BTreeMap,
@@ -64,7 +64,7 @@ pub enum Event {
         server: String,
         role: Role,
     },
-    /// This end of a tunnel is there.
+    /// A tunnel has its end on this host.
     Tunnel(TunnelEnd),
     TunnelRemoved {
         peer: String,

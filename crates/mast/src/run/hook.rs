@@ -24,7 +24,7 @@ const MAX_WAITING: usize = 64;
 /// The time that the program has.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the program is started for.
+/// The change for which the program is started.
 struct Change {
     what: &'static str,
     variables: Vec<(&'static str, String)>,

@@ -35,7 +35,7 @@ use super::{
 /// A DUID of a link-layer address, and Ethernet (RFC 8415, 11.4).
 const DUID_LL_ETHERNET: [u8; 4] = [0, 3, 0, 1];
 
-/// What the client of an interface is told.
+/// The configuration of the client of an interface.
 #[derive(Debug, Clone)]
 pub struct HostConfig {
     pub interface: String,

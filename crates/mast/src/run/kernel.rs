@@ -1,4 +1,4 @@
-//! What the programs do to the kernel: ends of tunnels, routes by source, addresses.
+//! The programs' changes to the kernel: ends of tunnels, routes by source, addresses.
 
 use std::{
     io,

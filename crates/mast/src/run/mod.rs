@@ -136,7 +136,7 @@ trait Daemon {
     /// Does what is due. Returns the time of the next work, by the monotonic clock. `None`: nothing is due before something comes.
     fn work(&mut self, tell: Tell<'_>) -> Result<Option<Duration>, Error>;
 
-    /// What the program knows now.
+    /// The program's state now.
     fn status(&self) -> Status;
 
     /// Leaves things in order at the end.

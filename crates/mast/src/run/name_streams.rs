@@ -44,7 +44,7 @@ impl Request {
     }
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Clone)]
 struct Shared {
     requests: SyncSender<Request>,

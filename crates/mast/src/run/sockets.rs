@@ -23,7 +23,7 @@ const MAX_AT_ONCE: usize = 64;
 /// The option by which a socket may have an address that no interface has yet (`linux/in6.h`).
 const IPV6_FREEBIND: i32 = 78;
 
-/// Who has sent a datagram, and to which of this host's addresses.
+/// The sender of a datagram, and the address of this host that it was sent to.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     pub from: SocketAddr,

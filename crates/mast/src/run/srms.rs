@@ -77,13 +77,13 @@ struct Access {
     /// The tunnel that was made, and its interface.
     tunnel: Option<(End, u32)>,
     tms: Option<Tms>,
-    /// When the route is to be set. `None`: it is set.
+    /// The time at which the route is to be set. `None`: it is set.
     route_due: Option<Duration>,
-    /// What another router has told of the access link last.
+    /// The state of the access link that another router has told last.
     noticed: Option<bool>,
 }
 
-/// What has a descriptor.
+/// A source of input that has a descriptor.
 #[derive(Debug, Clone, Copy)]
 enum Source {
     Monitor,
@@ -95,7 +95,7 @@ enum Source {
     Itmp(usize),
 }
 
-/// What the file says of a provider.
+/// The settings of a provider in the file.
 struct Settings {
     name: String,
     as_number: u32,
@@ -145,7 +145,7 @@ pub struct Daemon {
     drops: Drops,
     /// The newest numbers, as they are in the file.
     kept: Newest,
-    /// When the newest stamp is written.
+    /// The time at which the newest stamp is written.
     write_due: Option<Duration>,
     repetitions: Repetitions,
 }
@@ -641,7 +641,7 @@ impl super::Daemon for Daemon {
 }
 
 impl Daemon {
-    /// What is read, in a fixed order, with its descriptor.
+    /// The sources that are read, in a fixed order, with their descriptors.
     fn sources(&self) -> Vec<(Source, BorrowedFd<'_>)> {
         let mut sources = vec![
             (Source::Monitor, self.monitor.as_fd()),

@@ -1,4 +1,4 @@
-//! What a running program knows now, and how others on its host ask for it.
+//! The status of a running program, and the way in which others on its host ask for it.
 //!
 //! Each program listens at an abstract Unix socket, whose name is made of the program's and of its file's path. It answers its own
 //! user and root with one JSON object. Such names belong to a network namespace, as the program's interfaces do.
@@ -31,7 +31,7 @@ use super::{Error, doing, event::TunnelEnd};
 /// The longest time that an answer takes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a program knows.
+/// The status of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "program", rename_all = "lowercase")]
 pub enum Status {
@@ -51,7 +51,7 @@ pub enum Status {
     },
     Dhcp {
         name: String,
-        /// What the SRMS has told of the stub's prefixes last.
+        /// The states of the stub's prefixes that the SRMS has told last.
         states: Vec<PrefixState>,
         links: Vec<Link>,
         newest_stamps: BTreeMap<String, u64>,
@@ -133,14 +133,14 @@ pub struct Interface {
     pub addresses: Vec<(Ipv6Addr, bool)>,
 }
 
-/// Where a program is asked: its name, and the path of its file.
+/// The address at which a program is asked, made of its name and the path of its file.
 pub fn address(program: &str, file: &Path) -> String {
     let path = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let hash = blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex();
     format!("treecast-mast-{}-{program}", hash.get(..16).unwrap_or_default())
 }
 
-/// Where the client of an interface is asked.
+/// The address at which the client of an interface is asked.
 pub fn address_of_host(interface: &str) -> String {
     format!("treecast-mast-host-{interface}")
 }

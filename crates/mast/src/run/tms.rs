@@ -78,9 +78,9 @@ pub struct Daemon {
     hook: Hook,
     store: Store,
     drops: Drops,
-    /// When changed tunnels are written.
+    /// The time at which changed tunnels are written.
     write_due: Option<Duration>,
-    /// When to look whether all tunnels are there.
+    /// The time to look whether all tunnels are there.
     look_due: Option<Duration>,
     repetitions: Repetitions,
 }
@@ -313,7 +313,7 @@ impl super::Daemon for Daemon {
     }
 }
 
-/// What the machine needs of the file.
+/// The machine's configuration, from the file.
 fn provider(tms: &config::Tms, netlink: &Netlink) -> Result<Provider, Error> {
     let customer = |stub: &config::Customer| Customer {
         name: stub.name.clone(),

@@ -43,7 +43,7 @@ pub struct Now {
     pub unix_us: u64,
 }
 
-/// What the system manages.
+/// The stub that the system manages.
 #[derive(Debug, Clone)]
 pub struct Stub {
     /// The name by which the receivers of its messages know the stub.
@@ -53,8 +53,8 @@ pub struct Stub {
     pub srmp_servers: usize,
     /// The number of name servers that are told by dynamic update.
     pub name_servers: usize,
-    /// How long a link must be up until its prefix is encouraged again. So a link that comes and goes changes nothing
-    /// for hosts.
+    /// The time for which a link must be up until its prefix is encouraged again. So a link that comes and goes
+    /// changes nothing for hosts.
     pub recovery: Duration,
 }
 
@@ -99,7 +99,7 @@ pub enum Input {
     NameServer { server: usize, version: u64 },
 }
 
-/// What the caller is to do.
+/// A command to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     SendSrmp {
@@ -128,7 +128,7 @@ pub enum Command {
     Tell(Event),
 }
 
-/// What a person may want to know.
+/// An event that a person may want to know of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     Link {
@@ -180,7 +180,7 @@ pub enum Poll {
     Wait(Duration, Timer),
 }
 
-/// What a wait is for.
+/// The reason for a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
     /// A link has been up for long enough.
@@ -194,7 +194,7 @@ pub enum Timer {
 struct Access {
     /// `None`: nothing is known yet.
     is_up: Option<bool>,
-    /// When the link, which is up, counts as recovered.
+    /// The time at which the link, which is up, counts as recovered.
     recovers: Option<Duration>,
     is_usable: bool,
     state: PrefixState,
@@ -210,7 +210,7 @@ struct Tunnel {
     made: Option<Opened>,
 }
 
-/// What a server knows.
+/// The knowledge of a server.
 #[derive(Clone, Copy)]
 struct Server {
     errand: Errand,

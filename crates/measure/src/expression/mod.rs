@@ -35,7 +35,7 @@ pub struct Selection {
     pub conditions: Vec<Condition>,
 }
 
-/// How a set is divided into groups. Each group is aggregated by itself.
+/// The division of a set into groups. Each group is aggregated by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Group {
     Run,
@@ -271,7 +271,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever an experiment's file holds, it is read or refused with a column.
+        /// Any text in an experiment's file is read, or refused with a column.
         #[test]
         fn no_text_can_make_the_parser_panic(text in "[ -~é]{0,40}|([a-z]{1,4}|[0-9.]{1,3}|[(){},|<>=+*/\"-]|by|and| ){0,30}") {
             if let Err(what) = Claimed::parse(&text) {

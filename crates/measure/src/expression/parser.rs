@@ -1,4 +1,4 @@
-//! From tokens to a syntax tree, by recursive descent.
+//! Parses tokens into a syntax tree, by recursive descent.
 //!
 //! ```text
 //! claim      = comparison { "and" comparison }

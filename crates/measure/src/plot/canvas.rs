@@ -37,7 +37,7 @@ pub struct Sheet<'t> {
     /// A name for a file, e.g. `run-time-S1L20`.
     pub name: String,
     pub title: String,
-    /// What a reader must know: which runs are shown, and what error bars mean.
+    /// A line for the reader: which runs are shown, and what error bars mean.
     pub subtitle: String,
     /// The height in points, with one line each of title, subtitle and legend. More lines add to it.
     pub height: f64,

@@ -283,7 +283,7 @@ fn refused(frame: &Frame) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// How many copies of a run came, of how many. Empty for a stream, which has no copies.
+/// The number of copies of a run that came, of how many. Empty for a stream, which has no copies.
 fn copies_of(run: &FrameRun) -> Cell {
     let times = || run.rows.iter().filter(|row| row.measure == "time" && row.node.is_some());
     match (times().filter(|row| row.value.is_some()).count(), times().count()) {

@@ -13,7 +13,7 @@ pub fn sentences(frame: &Frame) -> Vec<String> {
     headlines.iter().map(Headline::sentence).chain(star).collect()
 }
 
-/// What an asterisk means.
+/// The meaning of an asterisk.
 const STAR: &str = "* The machine was at its limit in these runs: they might be faster on a larger one.";
 
 /// Writes one card for each network.

@@ -37,7 +37,7 @@ pub struct ReportInput {
     pub findings: Vec<Finding>,
     /// Sentences for the reader.
     pub notes: Vec<String>,
-    /// What the names of networks, schedules and deliveries mean. Those that no shown run has are left out.
+    /// The meanings of the names of networks, schedules and deliveries. Names that no shown run has are left out.
     pub names: Vec<Named>,
     /// The loss and delay of each network that has any, such as `L20: 5% loss at 20 nodes`.
     pub impairments: Vec<String>,

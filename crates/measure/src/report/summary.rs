@@ -27,7 +27,7 @@ pub fn write_head(page: &mut Page, runs: &[Run], frame: &Frame, input: &ReportIn
     names(page, frame, input);
 }
 
-/// What the names in this report mean.
+/// Writes the meanings of the names in this report.
 fn names(page: &mut Page, frame: &Frame, input: &ReportInput) {
     let vocabulary = frame.vocabulary();
     let is_shown = |named: &&Named| {
@@ -134,7 +134,7 @@ fn findings(page: &mut Page, input: &ReportInput) {
     page.table(&table);
 }
 
-/// Where and when it was run, and how to run it again.
+/// Writes where and when the experiment was run, and how to run it again.
 fn facts(page: &mut Page, runs: &[Run], frame: &Frame, input: &ReportInput) {
     let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return };
     let machine = &last.machine;
@@ -164,7 +164,7 @@ fn facts(page: &mut Page, runs: &[Run], frame: &Frame, input: &ReportInput) {
     page.raw("</dl>");
 }
 
-/// Where the runs were made, and the seeds of those that were computed.
+/// The place where the runs were made, and the seeds of those that were computed.
 fn site(frame: &Frame) -> String {
     let (simulated, others): (Vec<_>, Vec<_>) = frame.runs.iter().partition(|run| run.is_simulated());
     let seeds: BTreeSet<&str> =

@@ -37,8 +37,8 @@ pub struct Pacer {
     filled: Instant,
 }
 
-/// At a rate that changes, a sender that wakes late makes up for 4 ms, or for 10 ms as long as these are few bytes. Busy hosts wake a
-/// sender more than 4 ms late.
+/// The time for which a late sender makes up at a rate that changes: 4 ms, or 10 ms as long as these are few bytes.
+/// Busy hosts wake a sender more than 4 ms late.
 const LATE_MILLIS: u64 = 4;
 const LATEST_MILLIS: u64 = 10;
 const FEW_BYTES: u64 = 2 * BURST_BYTES;

@@ -1,4 +1,4 @@
-//! How multicast and retransmissions share the rate of a session.
+//! Shares the rate of a session between multicast and retransmissions.
 //!
 //! The rate is for both together. If multicast alone fills a link, additional retransmissions would push
 //! multicast packets out of the queue, for all receivers, which would then ask for even more. While there is
@@ -90,7 +90,7 @@ impl RepairShare {
     }
 }
 
-/// What retransmissions may still cost.
+/// The credit of retransmissions: what they may still cost.
 #[derive(Debug)]
 struct Credit {
     /// Bytes of multicast that let one byte of retransmissions leave.
@@ -114,7 +114,7 @@ impl Credit {
 mod tests {
     use super::*;
 
-    /// How many bytes of retransmissions leave beside 6 MB of multicast.
+    /// The number of bytes of retransmissions that leave beside 6 MB of multicast.
     fn repairs(priority: Priority, is_urgent: bool) -> u64 {
         let mut share = RepairShare::new(priority, false);
         let mut repairs = 0;

@@ -1,4 +1,4 @@
-//! What a routing table says of the networks in it (interdomain-2013, 5.6 and 6.2).
+//! Analyses the networks in a routing table (interdomain-2013, 5.6 and 6.2).
 //!
 //! [`Analysis::new`] classifies the ASes of one family. The submodules compute the paper's tables from it.
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{Dump, Family, Prefix, dump::Route};
 
-/// What a routing table says of one AS.
+/// The facts about one AS in a routing table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct As {
     /// Whether the AS stands inside a path: it forwards for others, so it is a provider. Otherwise it is a stub
@@ -49,7 +49,7 @@ impl As {
     }
 }
 
-/// Where a stub's addresses come from.
+/// The origin of a stub's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Addressing {
     /// Provider independent (PI): no prefix lies inside one of an upstream.
@@ -197,7 +197,7 @@ impl Analysis {
     }
 }
 
-/// A prefix that covers others, and who announces it.
+/// A prefix that covers others, and the ASes that announce it.
 struct Block<'a> {
     prefix: Prefix,
     /// Sorted by ASN.
@@ -209,7 +209,7 @@ struct Block<'a> {
 impl Block<'_> {
     /// Whether an upstream of `stub`, whose ASN is `asn`, announces the block.
     fn is_of_upstream(&mut self, asn: u32, stub: &As) -> bool {
-        /// So few searches cost less than to look up an answer.
+        /// The most searches that cost less than to look up an answer.
         const FEW: usize = 8;
         let (owners, upstreams) = (self.owners, &stub.upstreams);
         let search = || match owners.len() < upstreams.len() {

@@ -1,4 +1,4 @@
-//! Who holds the prefixes that ASes announce (interdomain-2013, 6.2.1 and 6.4).
+//! The holders of the prefixes that ASes announce (interdomain-2013, 6.2.1 and 6.4).
 //!
 //! Providers also announce prefixes of customers that have no ASN of their own. Under MAST these would leave the global
 //! table, so figure 6.4's first plot counts only the prefixes that the announcing provider holds.
@@ -62,7 +62,7 @@ impl Ownership {
 pub struct Registry<'d> {
     /// Sorted by resource and first number.
     all: Vec<&'d Delegation>,
-    /// For each delegation, the last number of those that follow one another from it on and have one holder.
+    /// The last number, for each delegation, of those that follow one another from it on and have one holder.
     ends: Vec<u128>,
 }
 

@@ -95,8 +95,8 @@ pub(crate) fn prefix_sizes(analysis: &Analysis) -> BTreeMap<u8, PrefixSize> {
     sizes
 }
 
-/// What equation 6.1 says of one provider. Its bounds are without |GRT|, the size of the global table, which is the
-/// same for all.
+/// The terms of equation 6.1 for one provider. Its bounds are without |GRT|, the size of the global table, which is
+/// the same for all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Provider {
     pub asn: u32,

@@ -42,12 +42,12 @@ pub struct Framer<R> {
     batch_bytes: usize,
 }
 
-/// What is at a place of the file.
+/// The content at a place of the file.
 enum Place {
     Record(Header, Range<usize>),
     /// Octets that belong to no record, up to this place.
     Gap(usize),
-    /// More bytes are needed to tell.
+    /// The content is not known until more bytes are there.
     Unknown,
 }
 
@@ -191,7 +191,7 @@ impl<R: Read> Framer<R> {
         Place::Record(header, at + HEADER_LENGTH..end)
     }
 
-    /// What to do where no whole header is left.
+    /// The place where no whole header is left.
     fn end(&mut self, left: usize, end: usize) -> Place {
         if !self.is_at_end || left == 0 {
             return Place::Unknown;

@@ -11,7 +11,7 @@ use crate::{
     report::{ComparisonReport, FileReport},
 };
 
-/// What a page shows.
+/// The content of a page.
 #[derive(Debug, Default)]
 pub struct Findings {
     pub files: Vec<FileReport>,

@@ -38,7 +38,7 @@ fn row<const N: usize>(cells: [String; N]) -> Vec<Cell> {
     cells.into_iter().map(Cell::from).collect()
 }
 
-/// What a file holds.
+/// The table of what a file holds.
 pub fn overview(report: &FileReport) -> Table {
     let mut columns = vec!["<COUNT".to_owned()];
     columns.extend(report.families.iter().map(|family| family.family.name().to_owned()));
@@ -77,7 +77,7 @@ pub fn overview(report: &FileReport) -> Table {
     table
 }
 
-/// What was not used of a file. `None`: all was.
+/// The table of what was not used of a file. `None`: all was.
 pub fn faults(faults: &Faults) -> Option<Table> {
     let mut table = Table::new("Not used", &["<REASON", "COUNT", "<MEANS"]);
     for (fault, count) in &faults.0 {
@@ -244,7 +244,7 @@ pub fn equation(family: &FamilyReport, is_synthetic: bool) -> Table {
     table
 }
 
-/// Who holds the announced prefixes.
+/// The table of the holders of announced prefixes.
 pub fn ownership(found: &Ownership, is_synthetic: bool) -> Table {
     let title = format!("Who holds the announced prefixes ({})", origin(is_synthetic));
     let mut table = Table::new(title, &["<HOLDER", "BY PROVIDERS", "SHARE", "BY STUBS", "SHARE"]);

@@ -16,7 +16,7 @@ use tables::{Content, Heading};
 
 /// A place that keeps contents.
 pub trait Store {
-    /// What the store holds, sorted by time.
+    /// The headings of all contents, sorted by time.
     fn headings(&self) -> Result<Vec<Heading>, StoreError>;
 
     /// Reads a content.
@@ -118,7 +118,7 @@ impl Table {
     }
 }
 
-/// Why a store cannot be written or read.
+/// The reason why a store cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("{}: {source}; name another file, or make room for this one", path.display())]
@@ -135,8 +135,8 @@ pub enum StoreError {
     AlreadyThere { path: PathBuf, what: String },
 }
 
-/// What two contents share if a store may hold only one of them: tables and updates of one collector and time, or other
-/// files of one name and time.
+/// The identity of a content. A store may hold only one content of each: tables and updates of one collector and
+/// time, or other files of one name and time.
 pub fn identity(heading: &Heading) -> (&str, i64, &str, i64, &str) {
     let file = if heading.collector == 0 { heading.file.as_str() } else { "" };
     (&heading.kind, heading.time, &heading.view, heading.collector, file)

@@ -27,7 +27,7 @@ use crate::{
     relations::{Relation, Relations},
 };
 
-/// What a file held.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
     Dump(Box<Dump>),

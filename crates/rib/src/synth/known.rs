@@ -11,7 +11,7 @@ use crate::{
     report::FileReport,
 };
 
-/// What the analysis must find in a table.
+/// The counts that the analysis must find in a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {
     pub entries: u64,
@@ -37,7 +37,7 @@ pub struct Known {
     pub equation_6_1: BTreeMap<u32, [u64; 3]>,
 }
 
-/// What a comparison with the table of the month before must find.
+/// The counts that a comparison with the table of the month before must find.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownChanges {
     /// Stubs that are in both tables.

@@ -33,7 +33,7 @@ impl Default for Spec {
     }
 }
 
-/// Why no internet of this size can be made.
+/// The reason why no internet of this size can be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     #[error("{0} ASes with {1} stubs: at least 20 providers, and 5 stubs a provider, are needed")]
@@ -48,7 +48,7 @@ pub enum SpecError {
 
 /// The greatest number of providers of a stub.
 pub const MAX_HOMING: usize = 8;
-/// With fewer peers, some provider of a stub would be on no path.
+/// The least number of peers. With fewer, some provider of a stub would be on no path.
 const MIN_PEERS: usize = 24;
 /// The size of the block that a provider's customers get their addresses from, in blocks of [`Space`].
 const BLOCK_UNITS: u64 = 1024;
@@ -87,7 +87,7 @@ pub struct Stub {
     pub upstreams: Vec<usize>,
     /// Its prefixes, and the provider whose block each one is from. `None`: it is independent of providers.
     pub prefixes: Vec<(Prefix, Option<usize>)>,
-    /// How often it repeats its ASN.
+    /// The number of times that it repeats its ASN.
     pub prepends: usize,
 }
 
@@ -221,7 +221,7 @@ impl Model {
         }
     }
 
-    /// For each stub, whether it is multi-homed, and where its addresses come from: table 6.1.
+    /// The cells of table 6.1, one for each stub: whether it is multi-homed, and the origin of its addresses.
     fn cells(&self) -> Vec<(bool, Addressing)> {
         let (single, multi) = (paper::SINGLE_HOMED, paper::MULTI_HOMED);
         let mut cells = Vec::with_capacity(self.spec.stubs);

@@ -1,4 +1,4 @@
-//! What changes in a month: stubs change providers at the rates of table 5.2, appear and vanish.
+//! The changes of a month: stubs change providers at the rates of table 5.2, appear and vanish.
 
 use super::model::{MAX_HOMING, Model, Peer, Stub};
 use crate::paper;

@@ -24,7 +24,7 @@ pub enum Format {
     Bgp4mp,
 }
 
-/// What is counted while a table is written.
+/// The counts of a table that is written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     pub entries: u64,
@@ -35,7 +35,7 @@ pub struct Tally {
     pub prepended_entries: u64,
 }
 
-/// Who announces a prefix.
+/// The announcer of a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Provider(usize),

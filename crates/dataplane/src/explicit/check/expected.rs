@@ -13,7 +13,7 @@ use crate::explicit::{
     user_space::{counter, xcast_counter},
 };
 
-/// What the program must do with a packet.
+/// The expected outcome of a packet.
 pub struct Expected {
     /// The name of the outcome in the report.
     pub name: String,

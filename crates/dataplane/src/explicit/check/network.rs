@@ -24,7 +24,7 @@ use treecast_host::{
 pub const ENTRANCE: u32 = 10;
 const INTERFACES: [(u32, &str); 3] = [(ENTRANCE, "in"), (11, "out"), (12, "out2")];
 
-/// Where all goes that is not said here: to a neighbour in a network that no packet names.
+/// The next hop of every destination that is not named here: a neighbour in a network that no packet names.
 const DEFAULT: (Ipv6Addr, u32) =
     (Ipv6Addr::new(0x2001, 0xdb8, 0x7ca5, 0x7ca5, 0x7ca5, 0x7ca5, 0x7ca5, 2), 11);
 const DEFAULT_OWN: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x7ca5, 0x7ca5, 0x7ca5, 0x7ca5, 0x7ca5, 1);
@@ -71,7 +71,7 @@ pub fn next_hop(destination: Ipv6Addr) -> Option<NextHop> {
     Some(NextHop { interface: *interface, gateway: *gateway })
 }
 
-/// How a packet leaves the program.
+/// The way by which a packet leaves the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// The packet leaves by this interface, to this Ethernet address.
@@ -186,7 +186,7 @@ fn head(to: [u8; 6], from: [u8; 6]) -> [u8; ETHERNET_LEN] {
     head
 }
 
-/// What `ip` is to do. Interfaces have no addresses of their own, so that little but the packets tested leaves.
+/// The commands for `ip`. Interfaces have no addresses of their own, so that little but the packets tested leaves.
 fn commands() -> String {
     let mut text = String::from("link set lo up\n");
     let mut put = |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("a String takes all");

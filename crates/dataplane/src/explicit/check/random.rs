@@ -41,7 +41,7 @@ pub struct Random {
     numbers: SplitMix64,
     /// Source of the packet that is being made.
     source: Ipv6Addr,
-    /// What the router at hand checks proofs with.
+    /// The key and the epoch by which the router at hand checks proofs. `None` if it checks none.
     lists: Option<(ListKey, u64)>,
     /// Sources that are new to a router that counts their copies.
     fresh: u32,
@@ -227,7 +227,7 @@ impl Random {
         self.wrap(&header.to_bytes(dialect), destination, &rest)
     }
 
-    /// Has one address stand in the place of another, too.
+    /// Puts one address in the place of another, too.
     fn repeat_address(&mut self, addresses: &mut [Ipv6Addr]) {
         let (from, to) = (self.below(addresses.len()), self.below(addresses.len()));
         addresses[to] = addresses[from];
@@ -278,7 +278,7 @@ impl Random {
         [&ip.to_bytes()[..], header, rest].concat()
     }
 
-    /// What follows the routing header, and the number of its first header.
+    /// The bytes that follow the routing header, and the number of the first header in them.
     fn rest<'a>(
         &mut self,
         count: usize,
@@ -339,7 +339,7 @@ impl Random {
         (kind, segment)
     }
 
-    /// With a proof of what is listed for a group.
+    /// Random options, with a proof of what is listed for a group.
     fn options<'a>(&mut self, count: usize, listed: &dyn Fn(Ipv6Addr) -> Listed<'a>) -> Options {
         let ports = self.one_in(2).then(|| {
             let listed = if self.one_in(4) { self.below(33) } else { count };

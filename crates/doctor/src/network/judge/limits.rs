@@ -1,4 +1,4 @@
-//! At which lengths and rates groups get lost, and whether super-packets are cut into packets.
+//! Finds the lengths and rates at which groups get lost, and whether super-packets are cut into packets.
 
 use std::collections::BTreeSet;
 

@@ -17,7 +17,8 @@ fn groups() -> Groups {
     Groups::of_run(7, &[])
 }
 
-/// What the network does with a packet of a test from one host to another: the packets that arrive, how often each, and the hop limit.
+/// The network's treatment of a packet of a test from one host to another: the packets that arrive, how often each,
+/// and the hop limit.
 type Network<'a> = &'a dyn Fn(&Test, Pair) -> (u32, u32, u8);
 
 fn sound(test: &Test, (from, to): Pair) -> (u32, u32, u8) {
@@ -45,7 +46,7 @@ fn host(index: usize) -> Host {
     Host { name, is_root: true, addresses, lan: LANS[index].to_owned(), mtu: 1500, ..Host::default() }
 }
 
-/// What is seen of this network. Programs get what arrives.
+/// The observation of this network. Programs get what arrives.
 fn seen(network: Network) -> Observation {
     let hosts: Vec<_> = (0..LANS.len()).map(host).collect();
     let tests = plan::tests(&hosts, &groups());
@@ -100,7 +101,8 @@ fn seen(network: Network) -> Observation {
     }
 }
 
-/// What a host saw of the others' packets: they came 40 ms after its join, and until 2 s after its leave.
+/// The visits that a host has seen of the others' packets: they came 40 ms after its join, and until 2 s after its
+/// leave.
 fn visits(tests: &[Test], to: usize) -> Vec<Visited> {
     let numbers = (0..tests.len()).filter(|number| tests[*number].what == What::Visit);
     let all = numbers.flat_map(|test| (0..LANS.len()).map(move |from| (from, test)));

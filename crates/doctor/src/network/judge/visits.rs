@@ -1,4 +1,4 @@
-//! How soon groups come after a join, and for how long they still come after a leave.
+//! Judges the time from a join until groups come, and the time after a leave for which they still come.
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
@@ -13,7 +13,7 @@ const LAST_MS: u32 = 500;
 const SLOW_JOIN_MS: u32 = 1000;
 
 impl Observation {
-    /// What came of one host's packets when the other one joined and left.
+    /// The visit in which the second host of a pair joined and left a group that the first one sends to.
     pub(in super::super) fn visit(&self, (from, to): Pair, is_ipv4: bool) -> Option<&Visited> {
         let test = Test { what: What::Visit, is_ipv4 };
         let number = self.tests.iter().position(|other| *other == test)?;

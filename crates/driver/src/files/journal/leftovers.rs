@@ -1,4 +1,4 @@
-//! What an earlier receiver has left, as its journal says.
+//! The files and parts that an earlier receiver has left, as its journal says.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -58,7 +58,7 @@ pub(super) struct Done {
 }
 
 impl Done {
-    /// What is there under its name, if it seems to be what was noted.
+    /// The status of the entry under its name, if it seems to be the one that was noted.
     fn find(&self, folder: &TargetFolder) -> Option<Status> {
         folder.status_of(&self.name).ok().filter(|status| {
             let is_same =
@@ -218,12 +218,12 @@ fn parse_range(text: &str) -> Option<Range<u64>> {
     (range.start < range.end).then_some(range)
 }
 
-/// What stands for an announcement: half a hash of all that it says.
+/// The text that stands for an announcement: half a hash of all that it says.
 pub(super) fn announcement(begin: &BeginOfFile) -> String {
     HEXLOWER.encode(&announced(begin))
 }
 
-/// As [`announcement`], in bytes.
+/// The value of [`announcement`], in bytes.
 pub(in super::super) fn announced(begin: &BeginOfFile) -> Announced {
     let packet = Message::BeginOfFile(begin.clone()).to_packet(FileId(0));
     let mut half = Announced::default();

@@ -23,13 +23,13 @@ impl fmt::Debug for Hands {
     }
 }
 
-/// What [`Hands::step`] has found.
+/// The result of [`Hands::step`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Worked,
-    /// There is nothing to do until the next job.
+    /// Nothing is to be done until the next job.
     Idle,
-    /// There will be no more jobs.
+    /// No more jobs will come.
     Over,
 }
 

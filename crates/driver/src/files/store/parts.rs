@@ -36,7 +36,7 @@ use super::{
 pub(super) struct Parts {
     pub(super) folder: TargetFolder,
     names: Names,
-    /// What takes room until files need it.
+    /// The log that takes room on the disk until files need it.
     held: SharedLog,
     /// None when the session has ended.
     journal: Option<Journal>,
@@ -52,7 +52,7 @@ pub(super) struct Parts {
     symbols: Symbols,
     pub(super) seeding: Seeding,
     open_parts: OpenParts,
-    /// What has its name and may be read back ([`Task::Serve`](super::Task::Serve)).
+    /// The files that have their names and may be read back ([`Task::Serve`](super::Task::Serve)).
     served: Option<Served>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Parts {
 struct Reports {
     queue: Sender<Report>,
     waker: Waker,
-    /// What is to be told when the journal has been written.
+    /// The reports that are due when the journal has been written.
     untold: Vec<Report>,
 }
 
@@ -82,7 +82,7 @@ impl Reports {
     }
 }
 
-/// Which objects' files are open, the one that was opened first in front.
+/// The objects whose files are open, the one that was opened first in front.
 #[derive(Debug)]
 struct OpenParts {
     files: VecDeque<FileId>,
@@ -90,13 +90,14 @@ struct OpenParts {
 }
 
 enum Object {
-    /// What has come of one that is not announced, with its positions.
+    /// The bytes that have come of an object that is not announced, with their positions.
     Early(Vec<(u64, Vec<u8>)>),
     Announced {
         stored: Box<Stored>,
         begin: BeginOfFile,
     },
-    /// It has its name from an earlier receiver. Unless it is trusted, it is to be seen whether it still has these hashes.
+    /// The object has its name from an earlier receiver. Unless it is trusted, it is to be seen whether it still has
+    /// these hashes.
     Whole {
         begin: BeginOfFile,
         hashes: Hashes,
@@ -372,7 +373,7 @@ impl Parts {
         self.give_up(file, reason);
     }
 
-    /// There is no room for an announced object: what is there of it stays.
+    /// Fails an announced object that there is no room for. What is there of it stays.
     fn fail_for_room(&mut self, file: FileId, reason: String) {
         if let Some(Some(Object::Announced { stored, .. })) = self.objects.get_mut(&file) {
             stored.keep();

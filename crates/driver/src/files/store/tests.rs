@@ -37,7 +37,7 @@ fn names(path: &std::path::Path) -> Vec<String> {
     names.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with(".journal")).collect()
 }
 
-/// Has tasks done, and waits until they are. Returns what was reported of them.
+/// Hands over tasks, and waits until they are done. Returns what was reported of them.
 fn done(store: &mut Store, bytes: &[u8], tasks: Vec<Task>) -> Vec<Report> {
     let mut batch = store.batch();
     batch.push_block(FileId(0), 0, bytes);
@@ -163,7 +163,7 @@ fn who_would_wait_for_the_thread_does_its_work() {
     assert!(waits < blocks / 4, "{waits} of {blocks}");
 }
 
-/// How often this thread has given up its processor to wait for something.
+/// The number of times that this thread has given up its processor to wait for something.
 fn waits_of_this_thread() -> usize {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));

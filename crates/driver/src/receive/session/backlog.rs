@@ -8,12 +8,12 @@ use super::super::RECEIVE_BUFFER_BYTES;
 /// [`crate::udp::Collector::taken`]'s.
 pub(super) const MOST_HELD: u64 = 2 * RECEIVE_BUFFER_BYTES as u64;
 
-/// What has been taken from the group's socket, in bytes.
+/// The number of bytes that have been taken from the group's socket.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// Since it was empty, or the connection had its turn.
+    /// Bytes since the socket was empty, or the connection had its turn.
     since_empty: u64,
-    /// Since the machine asked for what it held.
+    /// Bytes since the machine asked for what the socket held. `None` if it waits for nothing.
     since_asked: Option<u64>,
 }
 

@@ -183,7 +183,8 @@ impl Session<'_> {
         }
     }
 
-    /// From the first key on, the group's packets can be read; until then they wait in the socket's buffer.
+    /// Takes a key of the group. From the first one on, the group's packets can be read; until then they wait in the
+    /// socket's buffer.
     fn take_key(&mut self, key: &GroupKey) -> Result<(), ReceiveError> {
         let could_read = self.hearing.source.can_read();
         if let Some(opener) = self.hearing.source.opener() {

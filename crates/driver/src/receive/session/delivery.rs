@@ -1,5 +1,5 @@
-//! What becomes of what a receiver gets: the machine, who is believed, the storage, and what is said to the sender. It touches no socket:
-//! what it wants of them are effects.
+//! The way of data through a receiver: the machine, the trust, the storage, and the messages to the sender. It
+//! touches no socket: what it wants of them are effects.
 
 mod handing;
 mod objects;
@@ -40,25 +40,26 @@ use crate::{
 pub(super) struct Delivery<'a> {
     pub on_event: &'a mut dyn FnMut(ReceiveEvent),
     pub clock: Clock,
-    /// When what is being dealt with began: asking the clock at each of a small object's steps would cost as much as one of them.
+    /// The time at which the current step began. Asking the clock at each of a small object's steps would cost as
+    /// much as one of them.
     pub now: Instant,
     pub session: SessionId,
     pub block_len: u16,
     pub machine: Receiver,
     pub line: Line,
     pub trust: Trust,
-    /// What only a member of local groups has. `None` in every other session.
+    /// The state that only a member of local groups has. `None` in every other session.
     pub members: Option<Members>,
     pub store: Storing,
     pub figures: Figures,
-    /// What earlier connections have left. Its objects are added to.
+    /// The state that earlier connections have left. Its objects are added to.
     pub carried: Carried,
     pub backlog: Backlog,
-    /// What is to be done with sockets, in order.
+    /// The effects on sockets, in order.
     pub effects: Vec<Effect>,
 }
 
-/// What the machine wants of sockets.
+/// An effect on sockets that the machine wants.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// Hear a local group.
@@ -69,7 +70,7 @@ pub(super) enum Effect {
     Move(u8),
 }
 
-/// How what came last was sealed.
+/// The sealing of what came last.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sealing {
     /// Whether packets of the session are sealed.
@@ -78,7 +79,7 @@ pub(super) struct Sealing {
     pub key: Option<KeyId>,
 }
 
-/// What a receiver takes along from one connection to the next.
+/// The state that a receiver takes along from one connection to the next.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Carried {
     pub has_come_back: bool,
@@ -95,13 +96,13 @@ pub(in super::super) struct Carried {
 }
 
 impl Carried {
-    /// What a receiver has that joins for the first time.
+    /// The state of a receiver that joins for the first time.
     pub fn new(rules: Rules) -> Self {
         Self { admission: Admission::new(rules), ..Self::default() }
     }
 }
 
-/// What is said to the sender, and how the session ends.
+/// The messages to the sender, and the way in which the session ends.
 pub(super) struct Line {
     pub sender: SocketAddr,
     /// Messages for the sender that the connection has not been given yet.
@@ -129,35 +130,35 @@ pub(super) struct Line {
     pub closed: bool,
 }
 
-/// Where objects go.
+/// The storage of objects.
 pub(super) struct Storing {
     pub folder: TargetFolder,
     pub is_feed: bool,
     /// Whether a file is compared with what comes again of it, because its frames have no hashes of chunks.
     pub compares: bool,
-    /// What an earlier receiver has left.
+    /// The files and parts that an earlier receiver has left.
     pub leftovers: Leftovers,
     pub intake: Intake,
     pub small: SmallObjects,
     pub store_waker: Waker,
-    /// What decides which objects are wanted. `None` wants all.
+    /// The function that decides which objects are wanted. `None` wants all.
     pub chooser: Option<Chooser>,
     /// Complete files that are handed on.
     pub handing: Handing,
-    /// What the objects that have not ended were announced as.
+    /// The announcements of the objects that have not ended.
     pub begins: BTreeMap<FileId, BeginOfFile>,
     /// Objects of which the machine has not been told yet what is there, because an older version is being read: what an earlier
     /// receiver has left of each.
     pub seeded_next: BTreeMap<FileId, Vec<Range<u64>>>,
     /// Objects for which there was no room. What an earlier receiver has left of them stays.
     pub cramped: BTreeSet<FileId>,
-    /// Since when something waits for room on the disk. `None` when nothing does.
+    /// The time since which something waits for room on the disk. `None` when nothing does.
     pub full_since: Option<Instant>,
     /// The time for which something waited for room before that.
     pub full_time: Duration,
 }
 
-/// How far the receiver is.
+/// The figures of the receiver's progress.
 #[derive(Default)]
 pub(super) struct Figures {
     pub announced_bytes: u64,
@@ -167,7 +168,7 @@ pub(super) struct Figures {
     pub missed_bytes: u64,
     /// Whether the user knows that nothing comes from the group.
     pub has_told_unheard: bool,
-    /// How many of the received bytes were there from before.
+    /// The number of the received bytes that were there from before.
     pub kept_bytes: u64,
     /// Packets that were of no use.
     pub malformed: u64,
@@ -180,9 +181,9 @@ pub(super) struct Figures {
     pub unfinished_bytes: u64,
     /// Objects whose names are not wanted.
     pub not_wanted: BTreeSet<FileId>,
-    /// When the first packet came that was no answer over the connection.
+    /// The time at which the first packet came that was no answer over the connection.
     pub heard_at: Option<Instant>,
-    /// When the last object ended. A member of local groups serves others after that.
+    /// The time at which the last object ended. A member of local groups serves others after that.
     pub ended_at: Option<Instant>,
     pub next_progress: Instant,
     pub meter: Meter<4>,

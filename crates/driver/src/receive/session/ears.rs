@@ -1,4 +1,4 @@
-//! What comes at the receiver's own address, and what at the group's, where the sender chooses the way by that
+//! The two ears of a receiver: its own address and the group's, where the sender chooses the way
 //! (`treecast_proto::fanout`).
 
 use std::{io, time::Duration};
@@ -69,8 +69,8 @@ impl Ears {
 }
 
 impl Session<'_> {
-    /// From now on, packets come with the numbers of this lane, and to its multicast group if there is one. The group of the
-    /// lane before is left.
+    /// Takes packets with the numbers of this lane from now on, and of its multicast group if there is one. The group
+    /// of the lane before is left.
     pub(super) fn take_lane(&mut self, lane: u8) {
         self.hearing.source.take_lane(lane);
         let Some(ears) = &mut self.hearing.ears else { return };

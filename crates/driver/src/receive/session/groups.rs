@@ -1,4 +1,4 @@
-//! Which of the session's groups are listened to.
+//! The choice of the session's groups that are listened to.
 //!
 //! Where all come to the receiver's own address, the groups are lanes, which differ by their packets' numbers.
 //!
@@ -96,7 +96,7 @@ impl Groups {
         self.next.as_ref().map(|next| next.at)
     }
 
-    /// Where a group is heard.
+    /// The address and interface at which a group is heard.
     fn place(&self, group: u8) -> Option<GroupAddress> {
         let group = group_address(self.first, group)?;
         Some(GroupAddress { group, source: self.source, interface: self.interface.clone() })

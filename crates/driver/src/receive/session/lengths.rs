@@ -15,7 +15,7 @@ use crate::{
     udp::{Item, are_zeros},
 };
 
-/// How long a session without a connection waits for a full packet when only short ones come.
+/// The time that a session without a connection waits for a full packet when only short ones come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The length of blocks, in bytes, that fit into the packets of nearly all networks.
@@ -24,11 +24,11 @@ const USUAL_BLOCK_LEN: u16 = 1_400;
 /// The blocks of an object that has many full packets.
 const LARGE_BLOCKS: u64 = 64;
 
-/// What is known of the lengths that arrive.
+/// The knowledge about the lengths that arrive.
 #[derive(Debug, Default)]
 pub(super) struct Lengths {
     pub heard: treecast_proto::lengths::Lengths,
-    /// Since when only short packets have come.
+    /// The time since which only short packets have come.
     since: Option<Instant>,
     is_told: bool,
 }

@@ -20,7 +20,7 @@ const LOOKS: u32 = 3;
 
 #[derive(Debug)]
 pub(super) struct Lifeline {
-    /// This host's end of the connection.
+    /// The address of this host's end of the connection.
     local: Option<SocketAddr>,
     next: Instant,
     missed: u32,

@@ -37,14 +37,15 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// The most members that are remembered because they have sent what the sender has not signed.
 const MAX_PUT_OUT: usize = 1_024;
 
-/// How many calls to the kernel read one of these sockets before others have their turn.
+/// The most calls to the kernel that read one of these sockets before others have their turn.
 const READS_A_TURN: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Members {
     /// Sends to members.
     pub post: Post,
-    /// What is heard besides the session's group: the own address under the session's number, and local groups.
+    /// The sockets besides that of the session's group: for the own address, under the session's number, and for
+    /// local groups.
     ears: BTreeMap<GroupId, Spare>,
     /// Whether the user was told that a local group cannot be heard.
     has_warned: bool,

@@ -1,4 +1,4 @@
-//! What a session begins with.
+//! Opens a session.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -203,7 +203,7 @@ impl Line {
     }
 }
 
-/// Who is believed in a session whose sender has this key. `None` in a plain session.
+/// The trust in a session whose sender has this key. `None` in a plain session.
 fn trust(ticket: &Ticket, sender: Option<PublicKey>) -> Trust {
     match ticket.repair {
         Repair::Carousel => Trust::in_group(sender, ticket.block_len),
@@ -212,7 +212,8 @@ fn trust(ticket: &Ticket, sender: Option<PublicKey>) -> Trust {
     }
 }
 
-/// What opens sealed packets: keys that the connection tells, or the ticket's secret. `None` where packets are plain.
+/// The opener of sealed packets, which has keys that the connection tells, or the ticket's secret. `None` where
+/// packets are plain.
 fn opener(ticket: &Ticket) -> Result<Option<Opener>, ReceiveError> {
     let Some(security) = &ticket.security else { return Ok(None) };
     Ok(Some(match ticket.repair {

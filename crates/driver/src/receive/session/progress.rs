@@ -1,4 +1,4 @@
-//! How far the receiver is, how fast it has been lately, and what keeps it.
+//! Tells the progress of the receiver, its recent rates, and what holds it up.
 
 use std::time::Duration;
 
@@ -84,7 +84,8 @@ impl Session<'_> {
         self.delivery.store.begins.keys().filter(is_new).count() as u64
     }
 
-    /// What keeps it; a sender that says nothing is told of even when nothing is missing of what it has announced.
+    /// The reason that holds the receiver up. A sender that says nothing is told of even when nothing is missing of
+    /// what it has announced.
     fn hindrance(&self, now: Instant, lacking: u64, rates: [f64; 4]) -> Option<Hindrance> {
         if self.delivery.store.full_since.is_some() {
             return Some(Hindrance::Full);
@@ -116,7 +117,7 @@ impl Session<'_> {
 }
 
 impl ReceiveProgress {
-    /// With what had come over earlier connections. What was kept of that counts once, there where it came.
+    /// Adds what had come over earlier connections. What was kept of that counts once, there where it came.
     fn added_to(self, before: &Self) -> Self {
         let received_bytes = before.received_bytes + self.received_bytes.saturating_sub(self.kept_bytes);
         Self {

@@ -1,4 +1,4 @@
-//! What comes in by the sockets, and over the connection, on its way to the machine.
+//! Takes packets from the sockets and from the connection to the machine.
 
 use treecast_host::clock::since_1970;
 use treecast_proto::{

@@ -1,4 +1,4 @@
-//! What packets come in by: a session's own, or the IoT updater's frames.
+//! The source of packets: a session's own, or the IoT updater's frames.
 
 use std::{
     io,
@@ -116,7 +116,7 @@ impl Source {
         }
     }
 
-    /// How much has been taken so far, in bytes that the kernel has counted at least.
+    /// The number of bytes that have been taken so far. A session counts the kernel's overhead, too.
     pub fn taken(&self) -> u64 {
         match self {
             Self::Session(collector) => collector.taken(),
@@ -149,7 +149,7 @@ impl Source {
         }
     }
 
-    /// What the first frame has said about its file, once. It counts before the blocks.
+    /// The items that the first frame has told about its file, once. They count before the blocks.
     pub fn take_items(&mut self) -> Vec<Item> {
         if let Self::Iotup(collector) = self { collector.take_items() } else { Vec::new() }
     }

@@ -56,12 +56,12 @@ pub(super) struct Folder {
     watched: BTreeMap<i32, PathBuf>,
     /// Files below the root that were created, and not closed since.
     unclosed: HashSet<PathBuf>,
-    /// Before this, those are not looked at again.
+    /// The time before which the unclosed files are not looked at again.
     unclosed_at: Instant,
     /// Files that had changed shortly before the last look.
     fresh: HashSet<Mark>,
     look_at: Instant,
-    /// Before this, the folder is not looked at again, whatever happens in it.
+    /// The time before which the folder is not looked at again, whatever happens in it.
     not_before: Instant,
 }
 
@@ -82,13 +82,13 @@ impl Complete {
     }
 }
 
-/// What a look at the whole folder has found.
+/// The result of a look at the whole folder.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     pub complete: Vec<Complete>,
     /// All files that are there. `None` if not all could be seen.
     pub seen: Option<HashSet<Mark>>,
-    /// Why not all could be seen.
+    /// The reason why not all could be seen.
     pub error: Option<String>,
 }
 
@@ -209,7 +209,7 @@ impl Folder {
         self.look_at <= Instant::now()
     }
 
-    /// Has the whole folder looked at as soon as that is no burden.
+    /// Schedules a look at the whole folder for the time when it is no burden.
     pub fn look_soon(&mut self) {
         self.look_at = self.not_before;
     }
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(looked(&mut folder).len(), 2);
     }
 
-    /// So does `treecast receive` with small files.
+    /// Small files of `treecast receive` are written without a name, too.
     #[test]
     fn a_file_that_was_written_without_a_name_is_complete_when_it_is_closed() {
         let root = scratch("folder-linked");

@@ -20,7 +20,7 @@ pub struct Queued {
     /// The number by which events call the object. `None` if nobody asks for it.
     pub number: Option<u64>,
     pub terms: Terms,
-    /// When the object is of no use any more. `None`: never.
+    /// The time at which the object is of no use any more. `None`: never.
     pub expires: Option<Instant>,
 }
 
@@ -69,7 +69,7 @@ struct State {
 /// The most lines for the user that wait.
 const MOST_LINES: usize = 64;
 
-/// What may wait in a queue.
+/// The limits of what may wait in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     /// The largest number of objects.
@@ -124,7 +124,7 @@ impl ObjectQueue {
         state.add(arrival)
     }
 
-    /// Has the session tell the user a line.
+    /// Queues a line that the session tells the user.
     pub(super) fn tell(&self, line: String) {
         let mut state = self.state();
         if state.lines.len() < MOST_LINES {
@@ -190,7 +190,7 @@ impl ObjectQueue {
         self.state().is_closed
     }
 
-    /// Has `waker` woken when there is something new.
+    /// Sets the waker that is woken when there is something new.
     pub(super) fn wake_by(&self, waker: Waker) {
         let mut state = self.state();
         state.waker = Some(waker);

@@ -27,11 +27,11 @@ pub(super) struct Reader {
     /// The level by which objects are compressed. `None`: not at all.
     pub compression: Option<i32>,
     pub rules: Vec<Rule>,
-    /// What of the folders that lines name is sent.
+    /// The rules for which entries are sent of the folders that lines name.
     pub selection: Selection,
 }
 
-/// What is read.
+/// The input that is read.
 pub(super) enum Input {
     /// Paths on standard input, one a line.
     Lines,
@@ -148,7 +148,7 @@ mod tests {
         Reader { queue: ObjectQueue::default(), compression: None, rules: Vec::new(), selection }
     }
 
-    /// What a queue has: names of objects, and reasons why not.
+    /// The content of a queue: names of objects, and reasons why something was not sent.
     fn taken(queue: &ObjectQueue) -> Vec<String> {
         let mut taken = Vec::new();
         loop {

@@ -51,7 +51,7 @@ pub struct FolderOptions {
     pub state: Option<PathBuf>,
     /// Whether files are removed when they are done with. Then nothing needs to be remembered.
     pub removes: bool,
-    /// What may wait to be sent. What is beyond it is dropped.
+    /// The limits of what may wait to be sent. Files beyond them are dropped.
     pub bound: Bound,
     /// Whether to look at the folder again and again, for file systems whose changes other hosts make.
     pub polls: bool,
@@ -169,7 +169,7 @@ impl Trouble {
         self.last = what;
     }
 
-    /// How often it was since the last time, and the last of it, if it is time to tell.
+    /// The number of times since the trouble was last told, and the last of it, if it is time to tell.
     fn due(&mut self) -> Option<(usize, String)> {
         let is_due = self.count > 0 && self.told_at.is_none_or(|told_at| told_at.elapsed() >= PATIENCE);
         is_due.then(|| {
@@ -179,7 +179,7 @@ impl Trouble {
     }
 }
 
-/// What the thread knows.
+/// The state of the thread.
 struct Keeper {
     options: FolderOptions,
     root: Arc<Root>,

@@ -1,5 +1,5 @@
-//! Which files of a folder have been taken, and which of them are done with. The latter are in a file, from which a sender that is
-//! started again knows them. It keeps 16 bytes of each file.
+//! The files of a folder that have been taken, and those of them that are done with. The latter are in a file, from
+//! which a sender that is started again knows them. It keeps 16 bytes of each file.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,7 +26,8 @@ pub(super) const MOST_TAKEN: usize = 1_000_000;
 /// The number of marks in the file that are of no use and do not matter yet.
 const MOST_USELESS: usize = 4096;
 
-/// What tells a file from all others, and from what it was before: a hash of its name, size and time of modification.
+/// The mark that tells a file from all others, and from what it was before: a hash of its name, size and time of
+/// modification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Mark([u8; MARK_LEN]);
 
@@ -44,11 +45,11 @@ impl Mark {
     }
 }
 
-/// How far a file has come.
+/// The progress of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     OnTheWay,
-    /// It could not be sent. A sender that is started again tries it once more.
+    /// The file could not be sent. A sender that is started again tries it once more.
     Refused,
     Done,
 }

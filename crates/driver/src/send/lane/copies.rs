@@ -33,7 +33,7 @@ pub(in super::super) struct CopiesLane {
     v4: Option<UnicastSocket>,
     v6: Option<UnicastSocket>,
     group: Option<(Transmitter, SocketAddr)>,
-    /// Where what begins now is to go.
+    /// The destinations of the packets that begin now.
     targets: Arc<[Target]>,
     /// Packets whose copies have not all left, in order.
     waiting: VecDeque<Copies<Packets<'static>, Target>>,
@@ -52,7 +52,7 @@ struct UnicastSocket {
 /// sending. Two sockets make 256.
 const MOST_ERRORS: usize = 128;
 
-/// Where a copy goes.
+/// The destination of a copy.
 #[derive(Debug, Clone)]
 pub(in super::super) enum Target {
     Receiver(SocketAddr),
@@ -164,7 +164,7 @@ impl CopiesLane {
         socket.transmitter.socket().local_addr().map_or(0, |address| address.port())
     }
 
-    /// Has the sockets queue what hosts say of packets that did not arrive.
+    /// Lets the sockets queue what hosts say of packets that did not arrive.
     pub fn hear_errors(&mut self) {
         for (socket, is_ipv4) in [(&mut self.v4, true), (&mut self.v6, false)] {
             let Some(socket) = socket else { continue };

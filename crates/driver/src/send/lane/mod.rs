@@ -28,7 +28,7 @@ use crate::{seal::Sealer, udp::Transmitter};
 #[derive(Debug)]
 pub(super) struct GroupLane {
     pub way: Way,
-    /// What packets are sealed with. `None` in a plain session. All groups of a session share one key, and so its counter.
+    /// The sealer of packets. `None` in a plain session. All groups of a session share one key, and so its counter.
     sealer: Option<Sealer>,
     sealed: Vec<u8>,
     /// Bytes of an object in each packet of blocks.
@@ -37,10 +37,10 @@ pub(super) struct GroupLane {
     drops: bool,
 }
 
-/// How packets leave.
+/// The way by which packets leave.
 #[derive(Debug)]
 pub(super) enum Way {
-    /// They leave at once.
+    /// Packets leave at once.
     Multicast(MulticastLane),
     /// The copies of each of the session's groups, fastest first. No group waits for another one's copies.
     Copies(Vec<CopiesLane>),
@@ -209,7 +209,7 @@ impl Packets<'_> {
         self.datagram_lens().map(|len| overhead + len as u64).sum()
     }
 
-    /// How long each datagram is.
+    /// The length of each datagram, in bytes.
     fn datagram_lens(&self) -> impl Iterator<Item = usize> {
         let (len, piece_len, before) = match self {
             Self::Message(packet) => (packet.len(), packet.len(), 0),

@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// What leaves when, to so many receivers at a rate, in a second of runs as long as a session's.
+    /// The times at which bytes leave, to so many receivers at a rate, in a second of runs as long as a session's.
     fn departures(rate_bps: u64, receivers: u16) -> Vec<(Instant, u64)> {
         let to: Arc<[u16]> = (0..receivers).collect();
         let run = packets_per_run(Some(rate_bps), 1500, 43) as u64 * 1500;

@@ -1,4 +1,5 @@
-//! What every part of a session tells: the machine, whoever watches, the figures, and the session's file.
+//! The core of a session, which every part of it reports to: the machine, the observer of events, the figures, and
+//! the session's file.
 
 use treecast_proto::{Instant, object::SenderInput, repair::Sender};
 use treecast_wire::header::FileId;
@@ -15,7 +16,7 @@ const MAX_WITHDRAWN: usize = 1000;
 pub(super) struct Core<'a> {
     pub machine: Sender,
     pub figures: Figures,
-    /// What goes into the session's file as it goes on. `None` without such a file.
+    /// The marks that go into the session's file as it goes on. `None` without such a file.
     pub marks: Option<Marks>,
     on_event: &'a mut dyn FnMut(SendEvent),
     /// Whether the group's lane may have something new to do.
@@ -33,7 +34,7 @@ impl<'a> Core<'a> {
         self.machine.handle(now, input);
     }
 
-    /// Has the group's lane ask the machine again before the session waits.
+    /// Lets the group's lane ask the machine again before the session waits.
     pub fn wake(&mut self) {
         self.has_news = true;
     }
@@ -100,20 +101,20 @@ impl<'a> Core<'a> {
     }
 }
 
-/// How far the session is.
+/// The figures of the session's progress.
 pub(super) struct Figures {
-    /// When the session began to wait for receivers: with its opening, or when its set time came.
+    /// The time at which the session began to wait for receivers: with its opening, or when its set time came.
     pub waits_since: Instant,
-    /// When the first packet could leave.
+    /// The time at which the first packet could leave.
     pub started: Option<Instant>,
-    /// When a feed's session ends at the latest that was told to stop. `None` before that.
+    /// The latest time at which a feed's session ends that was told to stop. `None` before that.
     pub stops_at: Option<Instant>,
-    /// When the first group had been sent everything.
+    /// The time at which the first group had been sent everything.
     pub all_out: Option<Instant>,
-    /// When the last object was done.
+    /// The time at which the last object was done.
     pub ended: Option<Instant>,
     pub total_bytes: u64,
-    /// What an earlier sender of this session has sent to the group.
+    /// The number of bytes that an earlier sender of this session has sent to the group.
     pub before_bytes: u64,
     /// Bytes of objects that were all zero, and that the group was only told of.
     pub zero_bytes: u64,
@@ -121,7 +122,7 @@ pub(super) struct Figures {
     /// Total size, in bytes, of the feed's objects that are done.
     pub done_bytes: u64,
     pub watch: Watch,
-    /// How often receivers have gone from one group to another.
+    /// The number of times that receivers have gone from one group to another.
     pub moves: u64,
     /// Whether the user has had enough of waiting for the first receivers.
     pub starts_now: bool,

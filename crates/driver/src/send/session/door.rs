@@ -1,4 +1,4 @@
-//! Who may come in: the control port, and the connections that are no receivers' yet.
+//! The door of a session: the control port, and the connections that are no receivers' yet.
 
 mod listen;
 mod refusals;
@@ -37,7 +37,7 @@ const MAX_TURNED_AWAY: usize = 1000;
 pub(super) struct Door {
     listener: TcpListener,
     lobby: Lobby,
-    /// How many of the lobby's connections have been looked at in this turn.
+    /// The number of the lobby's connections that have been looked at in this turn.
     admissions: usize,
     refusals: Refusals,
     spare: Spare,
@@ -149,7 +149,7 @@ impl Door {
         }
     }
 
-    /// When the next connection's time is up.
+    /// The time at which the next connection's time is up.
     pub fn deadline(&mut self) -> Option<Instant> {
         self.lobby.deadline()
     }

@@ -1,4 +1,4 @@
-//! What the machine tells the session.
+//! Handles the events of the machine.
 
 use std::net::SocketAddr;
 

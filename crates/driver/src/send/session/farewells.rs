@@ -10,14 +10,15 @@ use treecast_proto::Instant;
 
 use crate::connection::{Connection, Parting};
 
-/// How long the last word may take. A slow receiver has everything before it that was written, some hundred kilobytes.
+/// The time that the last word may take. A slow receiver has everything before it that was written, some hundred
+/// kilobytes.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How long the end of a session waits for last words that are still on their way. A receiver that is stopped must not hold up its
-/// sender.
+/// The time for which the end of a session waits for last words that are still on their way. A receiver that is
+/// stopped must not hold up its sender.
 const END_LIMIT: Duration = Duration::from_secs(3);
 
-/// From look to look at connections that take nothing more.
+/// Time between two looks at connections that take nothing more.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// The most connections that are kept for this.
@@ -57,7 +58,7 @@ impl Farewells {
         self.open.retain_mut(|farewell| now < farewell.until && farewell.connection.part() != Parting::Gone);
     }
 
-    /// When [`Farewells::look`] is due.
+    /// The time at which [`Farewells::look`] is due.
     pub fn deadline(&self) -> Option<Instant> {
         (!self.open.is_empty()).then_some(self.next_look)
     }

@@ -16,13 +16,13 @@ use super::{
     ring::Ring,
 };
 
-/// How receivers take part in a session.
+/// The way in which receivers take part in a session.
 pub(super) enum Kind {
-    /// Each has a connection.
+    /// Receivers have a connection each.
     Connected(Box<Door>),
-    /// They listen to a carousel.
+    /// Receivers listen to a carousel.
     Ring(Box<Ring>),
-    /// They mend losses in local groups.
+    /// Receivers mend losses in local groups.
     Local(Box<Local>),
 }
 
@@ -95,7 +95,7 @@ impl Kind {
         }
     }
 
-    /// When there is something to do even if nothing comes. `is_first`: the session has not begun.
+    /// The time at which there is something to do even if nothing comes. `is_first`: the session has not begun.
     pub fn deadline(&mut self, is_first: bool) -> Option<Instant> {
         match self {
             Self::Connected(door) => door.deadline(),

@@ -1,4 +1,4 @@
-//! How packets leave for the groups of a session: sockets, keys, numbers and rates.
+//! The lanes by which packets leave for the groups of a session: sockets, keys, numbers and rates.
 
 mod congestion;
 mod keys;
@@ -55,12 +55,12 @@ pub(super) struct Lanes {
     keys: Option<GroupKeys>,
     /// One lane for each group, fastest first. There is at least one.
     lanes: Vec<Lane>,
-    /// Who belongs into which group. `None` where receivers decide that, or there is one group.
+    /// The assignment of receivers to groups. `None` where receivers decide that, or there is one group.
     placing: Option<Placing>,
     repairs: RepairShare,
     /// The rate of each copy where the user gives one, in bits a second.
     copies_bps: Option<u64>,
-    /// Who is served by which way. `None` where all are by one.
+    /// The ways by which receivers are served. `None` where all are by one.
     pub ways: Option<Ways>,
     /// Receivers of which the user knows that less fits on the way to them than was to be sent.
     told_narrow: BTreeSet<IpAddr>,
@@ -69,7 +69,7 @@ pub(super) struct Lanes {
     sizes: Sizes,
 }
 
-/// What paces one group, and the numbers of its packets. Unicast copies of one packet have one number.
+/// The pacer of one group, and the numbers of its packets. Unicast copies of one packet have one number.
 #[derive(Debug)]
 struct Lane {
     pacer: Pacer,
@@ -80,7 +80,7 @@ struct Lane {
     numbers: PacketNumbers,
 }
 
-/// What all packets of a session have in common.
+/// The sizes that all packets of a session have in common.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     session: SessionId,
@@ -147,7 +147,7 @@ impl Lanes {
         &mut self.lanes[usize::from(group).min(last)]
     }
 
-    /// Until when a group has to wait for its rate. `None`: a run may leave now.
+    /// The time until which a group has to wait for its rate. `None`: a run may leave now.
     pub fn paced_until(&mut self, now: Instant, group: u8) -> Option<Instant> {
         let packet_bytes = self.sizes.packet_bytes;
         let lane = self.lane(group);
@@ -155,7 +155,7 @@ impl Lanes {
         (!delay.is_zero()).then(|| now + delay)
     }
 
-    /// Until when the group's lane has to wait for the rate, or its socket to rest.
+    /// The time until which the group's lane has to wait for the rate, or its socket to rest.
     pub fn waits_until(&mut self, now: Instant, core: &mut Core<'_>) -> Option<Instant> {
         if let Way::Multicast(lane) = &mut self.group.way
             && let Some(line) = lane.take_warning()
@@ -165,7 +165,8 @@ impl Lanes {
         self.rests_until(now).or_else(|| self.paced_until(now, 0))
     }
 
-    /// Until when nothing is sent, because the kernel has just refused packets. `None`: packets may be sent.
+    /// The time until which nothing is sent, because the kernel has just refused packets. `None`: packets may be
+    /// sent.
     pub fn rests_until(&self, now: Instant) -> Option<Instant> {
         if let Way::Multicast(lane) = &self.group.way { lane.rests_until(now) } else { None }
     }
@@ -287,7 +288,8 @@ impl Lanes {
         Ok(true)
     }
 
-    /// Has the receivers that are named to a carousel get copies, and hears what their hosts say of packets that did not arrive.
+    /// Sends copies to the receivers that are named to a carousel, and hears what their hosts say of packets that did
+    /// not arrive.
     pub fn address_named(&mut self, now: Instant, named: Vec<SocketAddr>) -> io::Result<()> {
         if let Some(copies) = self.group.way.copies_mut().first_mut() {
             copies.hear_errors();
@@ -314,13 +316,13 @@ impl Lanes {
         self.group.way.copies().get(usize::from(group)).is_some_and(CopiesLane::is_busy)
     }
 
-    /// Has a group's packets leave for these, at a rate for so many copies.
+    /// Sends a group's packets to these destinations, at a rate for so many copies.
     fn address(&mut self, now: Instant, group: u8, targets: Arc<[Target]>, core: &mut Core<'_>) {
         self.aim(group, targets);
         self.apply_rate(now, group, core);
     }
 
-    /// Has packets go to the receivers that are there now. Receivers have come or gone.
+    /// Sends packets to the receivers that are there now. Receivers have come or gone.
     pub fn serve(&mut self, now: Instant, peers: &Peers, core: &mut Core<'_>) {
         let Some(ways) = &mut self.ways else {
             for group in 0..self.groups() {
@@ -602,8 +604,8 @@ impl Lanes {
         self.repairs.may_leave(is_urgent, || pacer.delay(now, *run_bytes).is_zero())
     }
 
-    /// What mends the copy of a receiver of this group has been given to its connection, so many bytes of IP packets. Its group's rate
-    /// counts them.
+    /// Notes that the connection of a receiver of this group was given packets that mend its copy, so many bytes of
+    /// IP packets. The group's rate counts them.
     pub fn note_repaired(&mut self, now: Instant, group: u8, bytes: u64, core: &mut Core<'_>) {
         if self.repairs.repaired(bytes) {
             self.lane(group).pacer.sent(now, bytes);

@@ -27,10 +27,10 @@ use crate::{
     words::counted,
 };
 
-/// How many calls to the kernel read what members say before packets leave again.
+/// The most calls to the kernel that read what members say before packets leave again.
 const READS_A_TURN: usize = 64;
 
-/// What only a session with local groups has.
+/// The state that only a session with local groups has.
 #[derive(Debug)]
 pub(super) struct Local {
     pub post: Post,
@@ -46,7 +46,7 @@ pub(super) struct Local {
     most_receivers: u32,
     /// The number of objects that receivers have given up, as they said before the sender's Goodbye.
     given_up: u32,
-    /// Where receivers want copies, on a fanout without multicast.
+    /// The addresses at which receivers want copies, on a fanout without multicast.
     pub listeners: BTreeMap<ReceiverId, SocketAddr>,
 }
 
@@ -79,7 +79,7 @@ impl Local {
         self.post.address(Address::Member(Member(at)))
     }
 
-    /// Where a receiver wants copies, as its name.
+    /// The address at which a receiver wants copies, as its name.
     pub fn listener(&self, receiver: ReceiverId) -> Option<String> {
         self.listeners.get(&receiver).map(SocketAddr::to_string)
     }
@@ -189,8 +189,8 @@ impl Local {
         Ok(false)
     }
 
-    /// How many bytes from the beginning of a run on are to be proved now: the run, and as many more blocks as are signed together. `None`
-    /// if the run is proved already. The object has `size` bytes.
+    /// The number of bytes from the beginning of a run on that are to be proved now: the run, and as many more blocks
+    /// as are signed together. `None` if the run is proved already. The object has `size` bytes.
     fn proof_ahead(&mut self, first: Header, len: usize, size: u64) -> Option<usize> {
         let run = first.sequence..first.sequence + len as u64;
         let is_proved = |(file, proved): &(FileId, Range<u64>)| {
@@ -258,7 +258,7 @@ impl Local {
         }
     }
 
-    /// What the local groups have done so far.
+    /// The progress of the local groups so far.
     pub fn progress(&self, core: &Core<'_>) -> Option<LocalSending> {
         let machine = core.machine.local()?;
         let figures = machine.figures();

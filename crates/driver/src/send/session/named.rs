@@ -1,4 +1,4 @@
-//! What a carousel knows of the receivers that are named to it.
+//! The state of the receivers that are named to a carousel.
 //!
 //! None of them answers. But a host says when no program has the port that a packet is for (ICMP port unreachable): its
 //! receiver has not begun, or has ended. Routers say when there is no host. Linux says so at most once a second for each
@@ -20,7 +20,7 @@ pub struct NamedReceiver {
     pub presence: Presence,
 }
 
-/// What is known of a receiver that answers nothing.
+/// The presence of a receiver that answers nothing, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -59,31 +59,32 @@ const LONG_LOOP: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 pub(super) struct Named {
     receivers: BTreeMap<IpAddr, Signs>,
-    /// When the first packet left.
+    /// The time at which the first packet left.
     began: Option<Instant>,
     /// The bytes that have left, and when the last of them did.
     left: (u64, Instant),
-    /// Since when nobody has listened, if somebody has before.
+    /// The time since which nobody has listened, if somebody has before.
     all_gone: Option<Instant>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Signs {
-    /// When the last error came.
+    /// The time at which the last error came.
     last: Option<Instant>,
     /// The time from which a packet shows whether the program is there. `None` until the first packet has left.
     asks_from: Option<Instant>,
-    /// When a packet left that an absent program would be told of.
+    /// The time at which a packet left that an absent program would be told of.
     asked: Option<Instant>,
     /// The number of such packets that have stayed unanswered since the last error.
     unanswered: u32,
     /// Whether any such packet ever stayed unanswered.
     was_quiet: bool,
-    /// When routers, or the kernel, first said that there is no such host. `None` if the host has answered since.
+    /// The time at which routers, or the kernel, first said that there is no such host. `None` if the host has
+    /// answered since.
     no_host: Option<Instant>,
     /// Whether they have said so twice. One error alone may be forged, or of a route that changes.
     is_unreachable: bool,
-    /// When the receiver was first known to have listened.
+    /// The time at which the receiver was first known to have listened.
     listened_at: Option<Instant>,
     /// Whether it has said itself that it listens.
     has_reported: bool,
@@ -125,12 +126,12 @@ impl Named {
         }
     }
 
-    /// Since when nobody has listened. `None` while somebody may, and before anybody has.
+    /// The time since which nobody has listened. `None` while somebody may, and before anybody has.
     pub fn all_gone(&self) -> Option<Instant> {
         self.all_gone
     }
 
-    /// What is known of each receiver, by address. `loop_time` is the time that one loop took, if one is complete.
+    /// The state of each receiver, by address. `loop_time` is the time that one loop took, if one is complete.
     pub fn told(&self, now: Instant, loop_time: Option<Duration>) -> Vec<NamedReceiver> {
         let is_long = loop_time.is_some_and(|time| time >= LONG_LOOP);
         let presence = |signs: &Signs| match signs {

@@ -1,4 +1,4 @@
-//! What a session sends: the objects, what is known of them, and where more come from.
+//! The objects of a session: the objects themselves, what is known of them, and the source of further ones.
 
 mod again;
 mod feed;
@@ -42,7 +42,7 @@ pub(super) struct Objects {
     block_len: u16,
     /// Blocks that were read out of order last.
     apart: Vec<u8>,
-    /// Where more objects come from. `None` when all are known.
+    /// The source of further objects. `None` when all are known.
     feed: Option<Feed>,
     /// Whether the session sends a feed, also when all of it is known.
     is_feed: bool,

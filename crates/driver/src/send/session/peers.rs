@@ -1,4 +1,4 @@
-//! The receivers of a session: who is there, who has been, and who is waited for.
+//! The receivers of a session: those that are there, those that have been, and those that are waited for.
 
 mod again;
 mod deaf;
@@ -48,7 +48,7 @@ pub(super) struct Peers {
     not_meant: BTreeSet<String>,
     /// The number of failures of receivers that are kept to be told one by one.
     told_failures: usize,
-    /// Until when the results of commands are awaited. `None` before all receivers have everything.
+    /// The time until which the results of commands are awaited. `None` before all receivers have everything.
     results_until: Option<Instant>,
 }
 
@@ -66,7 +66,7 @@ impl DerefMut for Peers {
     }
 }
 
-/// # Who is there
+/// # Receivers that are there
 impl Peers {
     /// The receivers that are there, and have not been told Goodbye.
     pub fn there(&self) -> impl Iterator<Item = (ReceiverId, &Peer)> {
@@ -97,7 +97,7 @@ impl Peers {
         all.next().map(|(receiver, peer)| (*receiver, peer))
     }
 
-    /// How many receivers the start waits for.
+    /// The number of receivers that the start waits for.
     pub fn wanted(&self, plan: &Plan) -> u32 {
         if plan.options.listed.is_empty() {
             return plan.options.wait_for;
@@ -123,8 +123,8 @@ impl Peers {
         plan.options.feed.is_some() && self.values().any(is_missing)
     }
 
-    /// Since when a receiver has been away that may come again, to this sender or to the next one of the session: at most for as long
-    /// as a silent one is waited for.
+    /// The time since which a receiver has been away that may come again, to this sender or to the next one of the
+    /// session: at most for as long as a silent one is waited for.
     pub fn away_since(&self, now: Instant, plan: &Plan) -> Option<Instant> {
         if !plan.is_of_folder() || plan.options.session_file.is_none() {
             return None;
@@ -139,7 +139,8 @@ impl Peers {
         self.values().all(|peer| peer.link.connection.is_none()) && self.away_since(now, plan).is_some()
     }
 
-    /// Until when a sender that is started again would send what ends now. `None` where nobody who lacks it may come again.
+    /// The time until which a sender that is started again would send what ends now. `None` where no receiver that
+    /// lacks it may come again.
     pub fn owed_until(&self, now: Instant, plan: &Plan) -> Option<Instant> {
         self.away_since(now, plan).map(|_| now + plan.options.stall_limit)
     }
@@ -269,10 +270,10 @@ impl Peers {
         Ok(())
     }
 
-    /// The listed names that no receiver has, each with the nearest name of those that are there, and who is there. `None` if there is no
-    /// such name.
+    /// The listed names that no receiver has, each with the nearest name of those that are there, and the receivers
+    /// that are there. `None` if there is no such name.
     pub fn unknown_names(&self) -> Option<String> {
-        /// As many as are still read.
+        /// The most names that a person still reads.
         const MOST: usize = 8;
         let unseen = self.values().filter(|peer| peer.absence.awaited == Awaited::Unseen);
         let listed: BTreeSet<&str> = self.connected().map(|peer| peer.who.name.as_str()).collect();

@@ -123,8 +123,8 @@ impl Session<'_> {
             .unzip()
     }
 
-    /// Whose buffer the multicast has waited for, or, when all is out, whom it waits for longest; when all who are there
-    /// are done, who may come again.
+    /// The receiver whose buffer the multicast has waited for. When all is out, it is the one that is waited for
+    /// longest; when all that are there are done, one that may come again.
     fn holder(&mut self, waited: f64, ids: &[ReceiverId], receivers: &[ReceiverProgress]) -> Option<Holder> {
         self.core.figures.watch.holder = self
             .core
@@ -150,8 +150,8 @@ impl Session<'_> {
         Some(Holder::new(receiver.name.clone(), receiver.why.unwrap_or(Hindrance::Behind)))
     }
 
-    /// As long as the multicast and the slowest receiver still take at the rate of the last seconds. Not known of a
-    /// feed, whose end nobody knows, nor while one that is waited for stands still.
+    /// The time, in seconds, that the multicast and the slowest receiver still take at the rate of the last seconds.
+    /// Not known of a feed, whose end nobody knows, nor while one that is waited for stands still.
     fn seconds_left(&self, sent_a_second: Option<f64>, receivers: &[ReceiverProgress]) -> Option<f64> {
         if self.objects.has_feed() {
             return None;
@@ -180,7 +180,7 @@ impl Session<'_> {
         local.listeners.keys().filter(|receiver| of(receiver) == Some(way)).count()
     }
 
-    /// What has left by which way; none where there is one.
+    /// The progress of each way by which packets have left. `None` where there is one.
     fn fanout_progress(&self) -> Option<FanoutProgress> {
         let left = self.lanes.group.way.copies().iter().map(CopiesLane::left_bytes);
         let left = left.reduce(|one, other| std::array::from_fn(|way| one[way] + other[way]))?;

@@ -1,4 +1,4 @@
-//! The receivers' connections: who comes, what each says and gets, and who goes.
+//! The receivers' connections: receivers that come, what each says and gets, and receivers that go.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ use super::{
 };
 use crate::connection::Connection;
 
-/// How long a receiver gets to close its end when it has been told Goodbye: TCP sends that half a dozen times in it,
-/// should it be lost. Were the socket closed at once, a report that crosses the Goodbye would be answered by a reset,
-/// and a lost Goodbye never be sent again.
+/// The time that a receiver gets to close its end when it has been told Goodbye. TCP sends that half a dozen times in
+/// it, should it be lost. Were the socket closed at once, a report that crosses the Goodbye would be answered by a
+/// reset, and a lost Goodbye never be sent again.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// # Who comes
+/// # Receivers that come
 impl Session<'_> {
     /// Admits a receiver whose connection waits in the lobby, if it has said who it is.
     pub(super) fn admit(&mut self, token: u64) {
@@ -233,7 +233,7 @@ impl Session<'_> {
     }
 }
 
-/// # Who goes
+/// # Receivers that go
 impl Session<'_> {
     fn disconnect(&mut self, receiver: ReceiverId, reason: &str) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };

@@ -1,4 +1,4 @@
-//! What a carousel's receivers say they lack, by datagrams to a socket of the sender.
+//! The reports of a carousel's receivers about what they lack, by datagrams to a socket of the sender.
 //!
 //! Whoever has the ticket can report, and so can have everything sent again. Whoever has recorded a sealed report can send it again.
 //! Neither keeps a whole loop away for ever (`treecast_proto::carousel`).
@@ -21,7 +21,7 @@ use crate::{
     udp::{Batch, Collector, Item},
 };
 
-/// How many calls to the kernel read reports before packets leave again.
+/// The most calls to the kernel that read reports before packets leave again.
 const READS_A_TURN: usize = 64;
 
 #[derive(Debug)]

@@ -34,20 +34,20 @@ use crate::{
     zeros::{Stretch, first_stretch},
 };
 
-/// How often listeners are looked for while packets go out.
+/// Time between two looks for listeners while packets go out.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What only a carousel has.
+/// The state that only a carousel has.
 #[derive(Debug)]
 pub(super) struct Ring {
     options: CarouselOptions,
-    /// What is known of the receivers that are named.
+    /// The state of the receivers that are named.
     named: Named,
     /// Hears what receivers lack. `None` where they do not tell.
     reports: Option<Reports>,
     /// Hears who listens, for each group. Empty where nobody can be heard.
     watches: Vec<ListenerWatch>,
-    /// Who listens on the loopback interface, in place of `watches`.
+    /// The listeners on the loopback interface, in place of `watches`.
     own_listeners: Option<OwnListeners>,
     next_look: Instant,
     /// Numbers the IoT updater's frames, for each group. Empty in treecast's own dialect.
@@ -59,10 +59,10 @@ pub(super) struct Ring {
     burst_len: usize,
     /// Bytes of objects that have left, in all loops together.
     sent_bytes: u64,
-    /// When the last of them left.
+    /// The time at which the last of these bytes left.
     sent_at: Instant,
     loops: u64,
-    /// When the last of them was complete.
+    /// The time at which the last of the loops was complete.
     looped_at: Instant,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Ring {
 struct Pending {
     first: Header,
     run: Vec<u8>,
-    /// How much of the run has left, in bytes.
+    /// The number of bytes of the run that have left.
     left: usize,
     /// Packets that say what the blocks are. They leave first.
     pages: Vec<Vec<u8>>,
@@ -282,7 +282,7 @@ impl Ring {
         (self.sent_bytes, self.loops)
     }
 
-    /// What is known of the named receivers, in a carousel whose first packet left at `started`.
+    /// The state of the named receivers, in a carousel whose first packet left at `started`.
     fn named(&self, now: Instant, started: Option<Instant>) -> Vec<NamedReceiver> {
         let sending = started.map(|started| self.looped_at.saturating_duration_since(started));
         let loops = u32::try_from(self.loops).unwrap_or(u32::MAX);
@@ -312,8 +312,8 @@ impl Ring {
         }
     }
 
-    /// Has a run leave for a group, behind a page that says what its blocks are: a secure carousel's receivers take no
-    /// others.
+    /// Puts a run on its way to a group, behind a page that says what its blocks are: a secure carousel's receivers
+    /// take no others.
     pub fn pend(&mut self, group: u8, first: Header, run: Vec<u8>, objects: &Objects) {
         let pages = objects.manifests.pages(&first, &run);
         self.pending.insert(group, Pending { first, run, left: 0, pages });
@@ -359,7 +359,7 @@ impl Ring {
     }
 }
 
-/// Why the carousel has ended.
+/// The reason why the carousel has ended.
 fn end(core: &Core<'_>) -> Option<CarouselEnd> {
     Some(match core.machine.carousel()?.end() {
         Some(End::Unheard) => CarouselEnd::NobodyListens,

@@ -13,11 +13,11 @@ use super::{
 };
 use crate::words::counted;
 
-/// How long a sender that goes on with a session waits for all receivers to come back.
+/// The time that a sender that goes on with a session waits for all receivers to come back.
 const RETURN_TIME: Duration = Duration::from_secs(3);
 
-/// How long it waits in a feed, where those who come back later lack what was over by then. A receiver may notice only after 15 s that
-/// its connection has died.
+/// The time that it waits in a feed, where receivers that come back later lack what was over by then. A receiver may
+/// notice only after 15 s that its connection has died.
 const FEED_RETURN_TIME: Duration = Duration::from_secs(20);
 
 impl Session<'_> {
@@ -62,7 +62,7 @@ impl Session<'_> {
         self.core.wake();
     }
 
-    /// When a sender that goes on with a session begins without those who have not come back.
+    /// The time at which a sender that goes on with a session begins without the receivers that have not come back.
     pub(super) fn returned_at(&self) -> Instant {
         Instant::ZERO + if self.peers.lacks_returned(&self.plan) { FEED_RETURN_TIME } else { RETURN_TIME }
     }

@@ -22,11 +22,11 @@ const SHORTEST: Duration = Duration::from_secs(5);
 /// The longest time for which a feed's sender that is told to stop finishes what is under way.
 const STOP_TIME: Duration = Duration::from_secs(30);
 
-/// How many times an interrupted sender says Goodbye.
+/// The number of times that an interrupted sender says Goodbye.
 const GOODBYES: usize = 3;
 
 impl Session<'_> {
-    /// When the session is given up. `None` where it is not, or while that is not known.
+    /// The time at which the session is given up. `None` where it is not, or while that is not known.
     pub(super) fn gives_up_at(&self) -> Option<Instant> {
         let started = self.core.figures.started?;
         let after = match self.plan.options.give_up? {

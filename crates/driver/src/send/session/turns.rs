@@ -24,7 +24,7 @@ pub(super) enum Turn {
 }
 
 impl Turn {
-    /// What two lanes want together.
+    /// The next turn of two lanes together.
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Until(one), Self::Until(other)) => Self::Until([one, other].into_iter().flatten().min()),

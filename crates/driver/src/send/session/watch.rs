@@ -1,4 +1,4 @@
-//! What the sender's lane has waited for, and when progress is told.
+//! The waits of the sender's lane, and the times at which progress is told.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use crate::hindrance::Meter;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What the group's lane has waited for.
+/// The waits of the group's lane.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// The rates of bytes sent to the first group, to all groups, and retransmitted, and milliseconds of waiting for a receiver's buffer.
     pub meter: Meter<4>,
-    /// What the lane waits for now. `None`: it goes on.
+    /// The reason for which the lane waits now. `None`: it goes on.
     pub wait: Option<SenderWait>,
-    /// When progress is told next.
+    /// The time at which progress is told next.
     next_report: Instant,
-    /// Since when the lane has waited for a receiver's buffer. `None`: it does not.
+    /// The time since which the lane has waited for a receiver's buffer. `None`: it does not.
     since: Option<Instant>,
-    /// For how long it has waited for receivers' buffers before that.
+    /// The time for which it has waited for receivers' buffers before that.
     pub buffers: Duration,
     /// The receiver whose buffer it has waited for last.
     pub holder: Option<ReceiverId>,
 }
 
 impl Watch {
-    /// When progress is told next.
+    /// The time at which progress is told next.
     pub fn next_report(&self) -> Instant {
         self.next_report
     }

@@ -8,7 +8,7 @@ const CONTENT: &[u8] = b"the file's content, of which not all comes";
 const QUICK: Patience =
     Patience { attempts: 2, retry_delay: Duration::from_millis(10), timeout: Duration::from_millis(150) };
 
-/// What a server does with one connection.
+/// The behaviour of a server on one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Serving {
     Right,
@@ -17,7 +17,7 @@ enum Serving {
     ClosesEarly,
     Stalls,
     TooMuch,
-    /// What is too much comes when the client has all that was announced.
+    /// The excess comes when the client has all that was announced.
     TooMuchLater,
     WrongContent,
     /// The client's folder is gone before the file is whole.

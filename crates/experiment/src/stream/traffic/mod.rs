@@ -27,7 +27,7 @@ pub struct Stamp {
     pub flow: u32,
     /// The number of the datagram in its flow, counted from 0.
     pub number: u32,
-    /// When the program had the datagram ready to send, as the time since 1970.
+    /// The time at which the program had the datagram ready to send, since 1970.
     pub sent: Duration,
 }
 

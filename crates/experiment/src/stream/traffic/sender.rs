@@ -14,7 +14,7 @@ pub struct Flow {
     pub to: Vec<SocketAddrV6>,
 }
 
-/// How much each flow sends, and how fast.
+/// The amount that each flow sends, and its pace.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     pub run: u32,
@@ -31,7 +31,7 @@ pub struct Sent {
     pub packets: u32,
     /// The number of copies that the kernel did not take.
     pub refused: u64,
-    /// When the first datagram was sent, as the time since 1970.
+    /// The time at which the first datagram was sent, since 1970.
     pub began: Duration,
     pub lasted: Duration,
     /// The processor time of the sending thread.

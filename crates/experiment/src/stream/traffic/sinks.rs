@@ -32,8 +32,9 @@ pub struct Sinks {
     began: AtomicU64,
 }
 
-/// How often the thread looks at all sockets. The kernel notes when each datagram came, so looking later changes nothing that is
-/// measured, and one look takes all that came meanwhile. Nobody has to be woken for each of 270,000 a second.
+/// Time between two looks of the thread at all sockets. The kernel notes when each datagram came, so looking later
+/// changes nothing that is measured, and one look takes all that came meanwhile. Nobody has to be woken for each of
+/// 270,000 a second.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Sinks {
@@ -100,8 +101,8 @@ impl Sinks {
     }
 }
 
-/// Has the calling thread run before others where processors are short. What sinks are too late for is lost in their sockets, and
-/// would be taken for the network's loss; a machine at its limit is told by other means.
+/// Makes the calling thread run before others where processors are short. What sinks are too late for is lost in
+/// their sockets, and would be taken for the network's loss; a machine at its limit is told by other means.
 fn go_first() {
     treecast_host::process::set_priority(-20);
 }

@@ -14,7 +14,7 @@ use treecast_host::{
 
 use super::STAMP_LEN;
 
-/// What a sink takes while it waits for a processor, in bytes.
+/// The number of bytes that a sink takes while it waits for a processor.
 const BUFFER_BYTES: i32 = 8 << 20;
 
 /// A socket in the namespace of the thread that opened it.

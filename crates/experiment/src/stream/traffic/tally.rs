@@ -29,7 +29,7 @@ pub struct Tally {
     /// these differences.
     pub jitter_sum: Duration,
     pub jitter_count: u64,
-    /// When the last packet arrived, as the time since 1970.
+    /// The time at which the last packet arrived, since 1970.
     pub last: Duration,
     /// The longest time between two packets of a flow, and when it began.
     pub longest_gap: (Duration, Duration),

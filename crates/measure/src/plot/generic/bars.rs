@@ -14,12 +14,12 @@ use crate::{
     words::named_value,
 };
 
-/// How boxes and bars are read.
+/// The line that says how to read boxes.
 const BOXES: &str =
     "Dot and number: the median. Box: the middle half of the values. Line: from the lowest to the highest.";
 const BARS: &str = "Bar and number: the mean.";
 
-/// Where the words of all rows stand.
+/// The place of the words of all rows.
 struct Layout {
     /// Whether each row has its words above its bar, because the sheet has no room beside it.
     is_above: bool,

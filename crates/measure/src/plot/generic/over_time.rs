@@ -25,7 +25,7 @@ const MOST_POINTS: usize = 800;
 /// The points of a series: seconds, and the value.
 pub type Points = Vec<(f64, f64)>;
 
-/// How a paper's levels are drawn.
+/// The style of a paper's levels.
 const PAPER: Style = Style { ink: Ink::Grid, mark: Mark::Square };
 
 /// The sentence about the levels of a paper.
@@ -36,7 +36,7 @@ const ONE_MOMENT_S: f64 = 0.5;
 
 /// A source of the points of series.
 pub trait SeriesSource {
-    /// What happened to the network of a run: seconds since the run began, and words.
+    /// The events of the network of a run: seconds since the run began, and words.
     fn events(&self, run: &FrameRun) -> Vec<(f64, String)>;
 
     /// The points of `measure` at each node of a run that has it, and its unit.

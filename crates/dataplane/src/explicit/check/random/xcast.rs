@@ -17,11 +17,11 @@ use super::{
     GROUPS, RECEIVERS, Random, UNHEARD,
 };
 
-/// In the routing header.
+/// Positions in the routing header, in bytes.
 const AT_FLAGS: usize = 4;
 const AT_CHECKSUM: usize = 6;
 
-/// In the packet.
+/// The position of the routing header in the packet, in bytes.
 const AT_HEADER: usize = 40;
 
 impl Random {

@@ -17,17 +17,17 @@ use treecast_wire::header::FileId;
 use super::{super::Report, Object, Parts, read_back, write};
 use crate::{fec, files::symbols::SourceBlock, remedies::WITHOUT_SYMBOLS};
 
-/// As [`fec::decode`].
+/// A function with the arguments and result of [`fec::decode`].
 pub(in super::super) type Decode = fn(u32, u16, Vec<(u32, Vec<u8>)>) -> Option<Vec<u8>>;
 
-/// What the thread has come to: a source block, none when the symbols did not suffice, or what the decoder said when it
+/// The result of the thread: a source block, none when the symbols did not suffice, or what the decoder said when it
 /// panicked.
 type Outcome = Result<Option<Vec<u8>>, String>;
 
 /// The source blocks that are to be decoded, one at a time: each takes three times its length in memory.
 #[derive(Debug)]
 pub(in super::super) struct Decoding {
-    /// What waits for the thread. A source block is here once at most, without its bytes.
+    /// The source blocks that wait for the thread, without their bytes. Each is here once at most.
     queue: VecDeque<(FileId, SourceBlock)>,
     /// The source block that the thread decodes, which may be of no use any more.
     under_way: Option<UnderWay>,
@@ -98,7 +98,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
 }
 
 impl Parts {
-    /// Has a source block decoded, as soon as those before it are.
+    /// Lets the thread decode a source block, as soon as those before it are decoded.
     pub fn decode(&mut self, file: FileId, source_block: SourceBlock) {
         self.decoding.queue.push_back((file, source_block));
         self.decode_next();

@@ -73,11 +73,11 @@ pub enum Lack {
 pub(in super::super) struct FullDisk {
     waiting: BTreeMap<FileId, Waiting>,
     patience: Duration,
-    /// When the disk became full, and when it is looked at next.
+    /// The time at which the disk became full. `next` is the time of the next look at it.
     since: Option<Instant>,
     next_look: Instant,
     look_interval: Duration,
-    /// For how long objects have waited in this shortage before `since`.
+    /// The time for which objects have waited in this shortage before `since`.
     waited: Duration,
     /// Objects that have waited and are being tried, with the number of bytes at which they have made progress.
     tried: BTreeMap<FileId, u64>,
@@ -89,9 +89,9 @@ pub(in super::super) struct FullDisk {
 struct Waiting {
     begin: BeginOfFile,
     kept: Kept,
-    /// What has come of it and is not stored.
+    /// The ranges that have come and are not stored.
     lost: Vec<Range<u64>>,
-    /// Why it fails if nobody makes room.
+    /// The reason why it fails if nobody makes room.
     reason: String,
 }
 
@@ -135,7 +135,7 @@ impl FullDisk {
         self.waiting.contains_key(&file)
     }
 
-    /// For how long this shortage has been borne.
+    /// The time for which this shortage has been borne.
     fn borne(&self) -> Duration {
         self.waited + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -209,7 +209,7 @@ impl FullDisk {
 }
 
 impl Parts {
-    /// Has an object wait that there was no room for. Returns false when it is to fail: something else is wrong, or
+    /// Lets an object wait that there was no room for. Returns false when it is to fail: something else is wrong, or
     /// nobody makes room.
     pub fn waits_for_room(
         &mut self,
@@ -290,7 +290,7 @@ impl Parts {
             && self.folder.check_room(begin.file_name(), self.needed(file, begin)).is_ok()
     }
 
-    /// How many bytes an object needs besides those that it has.
+    /// The number of bytes that an object needs besides those that it has.
     fn needed(&self, file: FileId, begin: &BeginOfFile) -> u64 {
         begin.file_size.saturating_sub(self.stored_bytes(file)).max(1)
     }
@@ -302,7 +302,7 @@ impl Parts {
         }
     }
 
-    /// There seems to be room: what has been lost is asked for again.
+    /// Asks again for what has been lost, because there seems to be room.
     fn go_on(&mut self, file: FileId) {
         let Some(Waiting { begin, kept, lost, .. }) = self.full.waiting.remove(&file) else { return };
         let goal = (self.stored_bytes(file) + PROGRESS_BYTES).min(begin.file_size);
@@ -313,7 +313,7 @@ impl Parts {
         self.tell_lost(file, lost);
     }
 
-    /// What has been lost of an object is told when it waits no more.
+    /// Tells what has been lost of an object, when it waits no more.
     pub fn tell_lost(&mut self, file: FileId, lost: Vec<Range<u64>>) {
         match self.full.waiting.get_mut(&file) {
             Some(waiting) => waiting.lost.extend(lost),
@@ -331,7 +331,7 @@ impl Parts {
         self.reports.add(Report::Refused { file, begin, reason, is_full: true });
     }
 
-    /// Where what is there of an object is, and how much that is, for whoever reads why it has failed.
+    /// The place and the size of what is there of an object, in words, for a person who reads why it has failed.
     pub fn kept_in_words(&self, file: FileId) -> String {
         let Some(Some(Object::Announced { stored, .. })) = self.objects.get(&file) else {
             return String::new();

@@ -40,7 +40,7 @@ const LEAST_COST: usize = 4096;
 /// The most memory, in bytes, that the indexes of a session take. An object whose index has no room is fetched whole.
 const MAX_MEMORY: usize = 96 << 20;
 
-/// What is known of older versions.
+/// The knowledge about older versions.
 #[derive(Debug, Default)]
 pub(in super::super) struct Seeding {
     /// Indexes that have come, by the number of their objects. `None` for one that will not come.
@@ -59,7 +59,7 @@ struct Seed {
     file: FileId,
     index: Arc<ChunkIndex>,
     old: File,
-    /// How far the older version has been read, and its size, in bytes.
+    /// The position up to which the older version has been read, and its size, in bytes.
     at: u64,
     size: u64,
     /// Whether the object, too, has the chunk that was read last.
@@ -95,7 +95,7 @@ impl Copied {
 #[derive(Debug)]
 struct Run {
     block_len: u64,
-    /// Where the next chunk continues the run.
+    /// The position at which the next chunk continues the run.
     next: u64,
     /// Bytes that are no whole block yet. They begin at a block's start.
     bytes: Vec<u8>,

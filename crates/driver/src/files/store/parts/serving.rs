@@ -1,4 +1,4 @@
-//! Reads stored bytes back for other members of a local group, who lack them.
+//! Reads stored bytes back for other members of a local group that lack them.
 
 use std::{collections::BTreeMap, io, ops::Range, os::unix::fs::FileExt};
 

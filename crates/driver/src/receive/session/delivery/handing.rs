@@ -26,7 +26,7 @@ impl Handing {
         Self { taker, waiting: Vec::new() }
     }
 
-    /// Has a file that has its name wait for the taker. Returns whether there is one.
+    /// Queues a file that has its name for the taker. Returns whether there is a taker.
     pub fn add(&mut self, file: FileId) -> bool {
         if self.taker.is_some() {
             self.waiting.push(file);
@@ -34,7 +34,7 @@ impl Handing {
         self.taker.is_some()
     }
 
-    /// When the taker is to be asked again.
+    /// The time at which the taker is to be asked again.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         (!self.waiting.is_empty()).then_some(now + ASK_AGAIN)
     }

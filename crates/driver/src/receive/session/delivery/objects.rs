@@ -142,7 +142,7 @@ impl Delivery<'_> {
         }
     }
 
-    /// What the disk alone is to do.
+    /// The task for the disk, if that is all that a transmit asks for.
     fn task(&mut self, transmit: ReceiverTransmit, at_hand: Option<AtHand>) -> Option<Task> {
         let symbol_len = self.block_len;
         Some(match transmit {
@@ -223,7 +223,7 @@ impl Delivery<'_> {
         }
     }
 
-    /// Has an object stored, on top of what is there of it from before.
+    /// Stores an object, on top of what is there of it from before.
     fn announce(&mut self, file: FileId, begin: BeginOfFile) {
         let kept = self.store.leftovers.kept(&self.store.folder, file, &begin);
         let mut ranges = kept.ranges(begin.file_size);
@@ -251,7 +251,7 @@ impl Delivery<'_> {
         self.figures.kept_bytes += self.machine.received_bytes().saturating_sub(before);
     }
 
-    /// What an older version holds of an object is stored.
+    /// Takes note that an older version's part of an object is stored.
     fn seeded(&mut self, file: FileId, copied: Vec<Range<u64>>, why_not: Option<String>) {
         let Some(mut ranges) = self.store.seeded_next.remove(&file) else { return };
         let Some(begin) = self.store.begins.get(&file) else { return };
@@ -292,7 +292,7 @@ impl Delivery<'_> {
         }
     }
 
-    /// Has the storage do something.
+    /// Adds a task for the storage.
     pub fn add(&mut self, task: Task) {
         self.store.intake.add(self.now, task);
     }
@@ -326,7 +326,7 @@ impl Delivery<'_> {
         }
     }
 
-    /// What is to become of an object.
+    /// The decision whether an object is taken, and under which name.
     fn choice(&self, begin: &BeginOfFile) -> Choice {
         let offer = Offer { name: begin.file_name(), bytes: begin.file_size };
         self.store.chooser.as_ref().map_or(Choice::Take, |chooser| chooser.choose(offer))

@@ -21,7 +21,7 @@ const FRESH: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 struct Page {
     signed: Signed,
-    /// When it came or left last.
+    /// The time at which it came or left last.
     fresh: Instant,
 }
 

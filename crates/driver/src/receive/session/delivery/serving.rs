@@ -1,4 +1,4 @@
-//! What this receiver does for other members of local groups, and whom of them it does not hear.
+//! The service of this receiver to other members of local groups, and the members that it does not hear.
 
 use treecast_proto::object::{Address, Channel, ReceiverTransmit};
 use treecast_wire::{
@@ -94,7 +94,7 @@ impl Delivery<'_> {
         }
     }
 
-    /// What local groups have done so far.
+    /// The progress of local groups so far.
     pub fn local_progress(&self) -> Option<LocalProgress> {
         let machine = self.machine.local()?;
         let (figures, place) = (machine.figures(), machine.place());

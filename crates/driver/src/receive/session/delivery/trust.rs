@@ -1,4 +1,4 @@
-//! Who is believed: what counts of what the group and the connection say.
+//! The trust of a receiver: which words of the group and of the connection count.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -41,7 +41,7 @@ pub(in super::super) enum Trust {
 #[derive(Debug)]
 pub(in super::super) struct GroupTrust {
     manifests: GroupManifests,
-    /// What the sender has signed of its blocks. `None` where blocks are so short that it signs none.
+    /// The proofs of blocks that the sender has signed. `None` where blocks are so short that it signs none.
     proofs: Option<Proofs>,
     /// The pages that prove blocks to other members of a local group. `None` in a carousel.
     pages: Option<Pages>,
@@ -107,7 +107,7 @@ impl Trust {
     }
 }
 
-/// What of an item is the sender's.
+/// The part of an item that is the sender's.
 struct Proved {
     items: Vec<Item>,
     /// Blocks, or symbols, of this object that are not.
@@ -191,7 +191,7 @@ fn is_state(message: &Message) -> bool {
 }
 
 impl Delivery<'_> {
-    /// What of an item may be the sender's. The machine hears who has sent something else.
+    /// The part of an item that may be the sender's. The machine hears of those that have sent something else.
     pub fn proved(&mut self, from: Channel, item: Item, sealing: Sealing) -> Vec<Item> {
         let now = self.clock.now();
         if self.is_put_out(from, sealing) {
@@ -272,7 +272,8 @@ impl Delivery<'_> {
         self.handle(ReceiverInput::Message { from: Channel::Group, file, message }, None);
     }
 
-    /// Has the objects fail that cannot be stored as the sender, it is known now, has announced them.
+    /// Fails the objects that cannot be stored as the sender has announced them, once it is known that the
+    /// announcement is the sender's.
     pub(super) fn fail_doomed(&mut self) {
         let Trust::Group(group) = &mut self.trust else { return };
         let Some(machine) = self.machine.carousel().filter(|_| !group.doomed.is_empty()) else { return };
@@ -286,8 +287,8 @@ impl Delivery<'_> {
         }
     }
 
-    /// In a secure session a digest that comes over the connection counts only with the sender's signature of what has been
-    /// announced. One that is early waits, and says for now that the object is out.
+    /// Judges a digest that comes over the connection. In a secure session it counts only with the sender's signature
+    /// of what has been announced. One that is early waits, and says for now that the object is out.
     pub fn judged(&mut self, file: FileId, message: Message) -> Option<Message> {
         let (Message::Digest(digest), Some(manifests)) = (&message, self.trust.connection()) else {
             return Some(message);

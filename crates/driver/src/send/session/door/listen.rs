@@ -52,7 +52,7 @@ pub(super) fn listen(plan: &Plan) -> Result<(TcpListener, Vec<SocketAddr>), Send
     Ok((listener, control))
 }
 
-/// Where the user wants it; a session that goes on is where its receivers look for it.
+/// The control address that the user wants. A session that goes on keeps the one at which its receivers look for it.
 fn asked(plan: &Plan) -> Result<Option<SocketAddr>, SendError> {
     let (Some(asked), Some(kept)) = (plan.options.control, plan.control.first()) else {
         return Ok(plan.options.control);
@@ -99,7 +99,8 @@ mod tests {
         }
     }
 
-    /// Before, the first flight of TLS was repeated after 200 ms, and everybody waited for the receiver that had lost it.
+    /// Guards against a first flight of TLS that is repeated only after 200 ms, while everybody waits for the
+    /// receiver that has lost it.
     #[test]
     fn the_first_answer_is_soon_repeated() {
         let listener = bind((Ipv6Addr::LOCALHOST, 0).into()).unwrap();

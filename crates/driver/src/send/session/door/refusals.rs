@@ -13,7 +13,7 @@ const WHILE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    /// When the current while ends, and how many there have been in it.
+    /// The time at which the current while ends, and the number of refusals in it.
     current: Option<(Instant, u64)>,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Congestion {
     applied: (u64, u64),
     /// Whether no receiver hears the group.
     is_unheard: bool,
-    /// As many packets leave at once, if the host is not late.
+    /// The number of packets that leave at once, if the host is not late.
     packets_a_run: usize,
     /// Packets that are left of a run which was cut for a probe. They leave at once.
     rest_of_run: Option<usize>,
@@ -67,7 +67,7 @@ impl Lane {
         rest.map_or(self.run_bytes, |packets| packets as u64 * packet_bytes)
     }
 
-    /// What is known of the group, which has yet to be sent so many bytes of objects.
+    /// The state of the group, which has yet to be sent so many bytes of objects.
     fn view(&self, unsent_bytes: u64) -> GroupView {
         let Some(congestion) = &self.congestion else { return GroupView::default() };
         let view = congestion.machine.view(Duration::MAX);
@@ -126,7 +126,7 @@ impl Lanes {
         }
     }
 
-    /// Has a slower group that nobody listens to begin as at the start.
+    /// Restarts a slower group that nobody listens to.
     pub fn restart(&mut self, group: u8) {
         if group > 0 {
             self.lane(group).congestion.iter_mut().for_each(Congestion::restart);
@@ -243,7 +243,7 @@ impl Lanes {
         self.lane(group).pacer.set_rate(now, rate.saturating_mul(copies), run_bytes);
     }
 
-    /// What is due already leaves at once: a host that wakes late cannot afford to wake all receivers for each packet.
+    /// Sends at once what is due already. A host that wakes late cannot afford to wake all receivers for each packet.
     pub fn take_late_run(&mut self, now: Instant, core: &mut Core<'_>) {
         let copies = self.copies(0);
         let lane = self.lane(0);
@@ -275,9 +275,9 @@ impl Lanes {
         }
     }
 
-    /// Has a probe take the place of a packet: the group's run ends before it, and what is left of the run follows it at once. A probe
-    /// behind each run, or before it, would find queues longer or shorter than other packets do. Returns whether nothing else of the run
-    /// may leave now.
+    /// Puts a probe in the place of a packet. The group's run ends before it, and what is left of the run follows it
+    /// at once. A probe behind each run, or before it, would find queues longer or shorter than other packets do.
+    /// Returns whether nothing else of the run may leave now.
     pub fn cut_run(&mut self, now: Instant, group: u8, core: &mut Core<'_>) -> Result<bool, SendError> {
         let packet_bytes = self.sizes.packet_bytes;
         let lane = self.lane(group);

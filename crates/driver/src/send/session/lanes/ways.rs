@@ -1,4 +1,5 @@
-//! The choice of fanouts: who is served by which way, as the machine of `treecast_proto::fanout` decides.
+//! The choice of fanouts: the way by which each receiver is served, as the machine of `treecast_proto::fanout`
+//! decides.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,10 +37,10 @@ pub(in super::super) struct Ways {
     fanout: ticket::Fanout,
 }
 
-/// What the machines want.
+/// The wishes of the machines.
 #[derive(Debug, Default)]
 pub(in super::super) struct WaysTurn {
-    /// When they want to be asked again.
+    /// The time at which they want to be asked again.
     pub deadline: Option<Instant>,
     /// Whether packets go other ways from now on.
     pub is_changed: bool,
@@ -211,7 +212,8 @@ impl Ways {
         turn
     }
 
-    /// Where packets of a group go by its machine's plan. `address` knows those receivers that are not named.
+    /// The destinations of a group's packets by its machine's plan. `address` knows those receivers that are not
+    /// named.
     pub fn targets(
         &self,
         group: u8,

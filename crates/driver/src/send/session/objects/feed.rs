@@ -16,7 +16,7 @@ use super::{
     Objects,
 };
 
-/// Why an object of a feed is not sent any more.
+/// The reason why an object of a feed is not sent any more.
 const EXPIRED: &str = "it has expired";
 
 impl Objects {
@@ -40,7 +40,7 @@ impl Objects {
         self.feed.as_ref().map_or(0, Feed::dropped)
     }
 
-    /// When the next object expires.
+    /// The time at which the next object expires.
     pub fn next_expiry(&self) -> Option<Instant> {
         self.numbered.deadline()
     }
@@ -110,7 +110,8 @@ impl Objects {
         }
     }
 
-    /// Ends objects whose time is over. They are not sent any more, and not sent again. Who has them keeps them.
+    /// Ends objects whose time is over. They are not sent any more, and not sent again. Receivers that have them keep
+    /// them.
     fn expire_objects(&mut self, now: Instant, core: &mut Core<'_>) {
         while let Some(file) = self.numbered.expired(now) {
             match self.numbered.is_kept(file) {
@@ -131,8 +132,9 @@ impl Objects {
         core.tell(SendEvent::NotSent { path, reason, number });
     }
 
-    /// Ends an object at every receiver. It is forgotten, or kept for who comes late. `owed_until` is when the next sender of the session
-    /// would not send it again any more. `None` if no receiver that lacks it may come again. Returns the object's number.
+    /// Ends an object at every receiver. It is forgotten, or kept for receivers that come late. `owed_until` is the
+    /// time from which on the next sender of the session would not send it again. `None` if no receiver that lacks it
+    /// may come again. Returns the object's number.
     pub fn end_of_feed_object(
         &mut self,
         now: Instant,

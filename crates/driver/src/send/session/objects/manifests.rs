@@ -17,7 +17,7 @@ use treecast_wire::{
 use super::super::{super::Plan, core::Core};
 use crate::security::manifest::{MAX_BATCH, Signer};
 
-/// How long a manifest waits for others.
+/// The time that a manifest waits for others.
 const MAX_AGE: Duration = Duration::from_millis(10);
 
 /// The sender's signatures, and the hashes of objects whose manifests are not signed yet.
@@ -27,7 +27,7 @@ pub(in super::super) struct Manifests {
     signer: Option<Signer>,
     /// The objects whose manifests are not signed, with their hashes.
     unsigned: Vec<(FileId, [u8; 32])>,
-    /// Since when the first of them has waited.
+    /// The time since which the first of them has waited.
     since: Option<Instant>,
     is_feed: bool,
     /// Whether receivers are told by a connection what only the sender may say.

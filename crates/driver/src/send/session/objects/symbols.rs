@@ -38,9 +38,9 @@ impl Objects {
         }))
     }
 
-    /// Has symbols of a source block ready when the last of its blocks is out, if the object has needed symbols before, or will
-    /// by what receivers have named. The object has been multicast up to byte `end`. What is encoded has just been read, so
-    /// that reading it again takes no time.
+    /// Prepares symbols of a source block for the time when the last of its blocks is out, if the object has needed
+    /// symbols before, or will by what receivers have named. The object has been multicast up to byte `end`. What is
+    /// encoded has just been read, so that reading it again takes no time.
     pub fn prepare_symbols(&mut self, file: FileId, end: u64, core: &Core<'_>) -> Result<(), SourceError> {
         let size = self.sources.size(file);
         let Some(layout) = Layout::new(size, self.block_len) else { return Ok(()) };

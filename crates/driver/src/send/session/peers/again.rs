@@ -41,7 +41,7 @@ impl Peers {
         self.update_hold(now, plan, core);
     }
 
-    /// Has the machine stay open for those who are waited for.
+    /// Keeps the machine open for the receivers that are waited for.
     pub fn update_hold(&self, now: Instant, plan: &Plan, core: &mut Core<'_>) {
         let options = &plan.options;
         let awaited = || self.values().map(|peer| peer.absence.awaited);
@@ -70,7 +70,7 @@ impl Peers {
         is_changed
     }
 
-    /// Waits for those whom the session is for, and who neither are there nor have everything.
+    /// Waits for the receivers that the session is for, and that neither are there nor have everything.
     pub fn await_listed(&mut self, plan: &Plan, door: &mut Door) {
         let is_here = |listed: &Listed| self.values().any(|peer| listed.is(&peer.who));
         let listed = plan.options.listed.iter().enumerate();

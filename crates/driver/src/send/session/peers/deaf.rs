@@ -29,7 +29,8 @@ impl Peers {
     }
 }
 
-/// Why receivers hear nothing, in one line for each reason. Nobody else can be blamed where a receiver lacks the group's family.
+/// The reasons why receivers hear nothing, one line for each. Nobody else can be blamed where a receiver lacks the
+/// group's family.
 fn told_deaf(plan: &Plan, deaf: &[(String, SocketAddr)]) -> Vec<String> {
     let GroupAddress { group, interface, .. } = &plan.group;
     let takes_group = plan.options.fanout.has_group();

@@ -1,4 +1,4 @@
-//! Why a receiver is not admitted to a session.
+//! The reasons why a receiver is not admitted to a session.
 
 use std::net::IpAddr;
 
@@ -106,13 +106,13 @@ impl Peers {
     }
 }
 
-/// Why an expired ticket is refused. The sender's clock counts, whatever the receiver's says.
+/// The reason why an expired ticket is refused. The sender's clock counts, whatever the receiver's says.
 fn expired(plan: &Plan) -> Option<String> {
     let ago = clock::unix_seconds().checked_sub(plan.expires?.get())?;
     Some(format!("the ticket expired {} ago by the sender's clock", clock::duration_in_words(ago)))
 }
 
-/// Why a receiver is refused that is not one of those whom the session is for. People may have the ticket of a session that is
+/// The reason why a receiver is refused that the session is not for. People may have the ticket of a session that is
 /// announced to them.
 fn objection_to_name(plan: &Plan, who: &Who, hello: &Hello) -> Option<String> {
     let SendOptions { listed, announce, .. } = &plan.options;

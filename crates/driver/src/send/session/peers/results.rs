@@ -66,7 +66,7 @@ impl Peers {
         core.tell(SendEvent::CommandEnded { receiver: name, outcome });
     }
 
-    /// Until when the session stays open for results that have not come. `None` if it waits for none.
+    /// The time until which the session stays open for results that have not come. `None` if it waits for none.
     pub fn awaits_results(&mut self, now: Instant, plan: &Plan, core: &Core<'_>) -> Option<Instant> {
         let until = *self.results_until.get_or_insert(now + plan.options.awaits_results?);
         let objects = core.figures.summary.objects;
