@@ -4,8 +4,7 @@
 use clap::Subcommand;
 
 use crate::{
-    Outcome, bench, doctor, lab, load, mast, mead, monitor, mroute, package_files, rib, router, sim,
-    unicast,
+    Outcome, bench, doctor, lab, load, mast, mead, monitor, mroute, package_files, rib, router, sim, unicast,
 };
 
 #[derive(Subcommand)]

@@ -1,4 +1,4 @@
-//! What congestion control, and the choice between groups, hear of packets.
+//! Packets as congestion control, and the choice between groups, hear of them.
 
 /// Packets with consecutive numbers that have arrived from the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

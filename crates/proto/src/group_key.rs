@@ -1,16 +1,17 @@
-//! When a group gets a new key: after somebody who had the old one has left, and long before the old one has
-//! sealed too much (DESIGN, "Security").
+//! The times at which a group gets a new key: after a receiver that had the old one has left, and long before
+//! the old one has sealed too much (DESIGN, "Security").
 //!
-//! The machine sees neither keys nor randomness: it says when a new key is to be drawn and told to all receivers
-//! ([`KeyCommand::Offer`]), and when packets are to be sealed with it ([`KeyCommand::Use`]). It is asked when a packet is about
-//! to be sealed, so a group to which nothing more is sent needs no new key, whoever leaves.
+//! The machine sees neither keys nor randomness: it says when a new key is to be drawn and told to all
+//! receivers ([`KeyCommand::Offer`]), and when packets are to be sealed with it ([`KeyCommand::Use`]). It is
+//! asked when a packet is about to be sealed, so a group to which nothing more is sent needs no new key,
+//! whichever receivers leave.
 
 use core::time::Duration;
 
 use crate::Instant;
 
-/// How long before its first use a new key is sent to receivers. In this time a connection carries the key past
-/// the messages that are queued on it.
+/// The time by which receivers are sent a new key before its first use. In this time a connection carries the
+/// key past the messages that are queued on it.
 pub const LEAD_TIME: Duration = Duration::from_millis(500);
 
 /// The shortest time between two new keys, however many receivers leave. So a receiver that has left can read
@@ -31,7 +32,7 @@ pub enum KeyInput {
     Sealed { packets: u64 },
 }
 
-/// What the caller is to do with the group's keys.
+/// A command to the caller about the group's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyCommand {
     /// Draw a new key, and tell it to every receiver in the session and to all that join from now on.
@@ -40,7 +41,7 @@ pub enum KeyCommand {
     Use,
 }
 
-/// Why the group gets a new key.
+/// The reason why the group gets a new key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     ReceiverLeft,

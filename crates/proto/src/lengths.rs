@@ -13,7 +13,7 @@ const LEAST_SHORT: u64 = 3;
 /// short ones find room between them. Doubled, a path that gets a smaller MTU during a session is found out later.
 const AFTER_FULL: u64 = 16;
 
-/// What has arrived of one group since its last full packet.
+/// The packets of one group that have arrived since its last full packet.
 #[derive(Debug, Clone, Default)]
 pub struct Lengths {
     /// The number that the next packet has, if none is lost.

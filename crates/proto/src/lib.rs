@@ -1,4 +1,4 @@
-//! How each protocol of treecast behaves, as state machines.
+//! The behaviour of each protocol of treecast, as state machines.
 //!
 //! This crate opens no socket or file, reads no clock, starts no thread and draws no randomness of
 //! its own: a machine is handed packets and the time, and hands back what is to be sent, stored or
@@ -6,7 +6,7 @@
 //!
 //! # The shape of a machine
 //!
-//! Whoever runs a machine calls, in this order and for ever:
+//! The caller of a machine does this, in this order and for ever:
 //!
 //! 1. `handle(now, input)` for each thing that has happened. `now` never goes back.
 //! 2. `poll(now, ..)` again and again, carrying out each [`Step::Transmit`] and taking note of each
@@ -48,7 +48,7 @@ pub mod vcmtp;
 
 pub use time::Instant;
 
-/// What a machine asks its caller to do next.
+/// The next action that a machine asks of its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step<T, E, W> {
     /// The caller is to send or store something.

@@ -7,10 +7,11 @@ use std::net::Ipv6Addr;
 
 use treecast_wire::ipv6::{self, behind_extensions, checksum_offset, next_header, updated_checksum};
 
-/// What follows the routing header of a packet.
+/// The bytes that follow the routing header of a packet.
 pub(crate) struct Payload<'a> {
     bytes: &'a [u8],
-    /// What is left without the router's options: its next header's number, and how much is taken off.
+    /// The bytes that are left without the router's options: the number of their next header, and how much is
+    /// taken off.
     inner: (u8, usize),
     /// The upper layer whose checksum covers the addresses, and where it begins.
     upper: Option<(u8, usize)>,

@@ -1,10 +1,12 @@
-//! Which group a receiver listens to, where the same objects go to several groups at different rates: it moves itself by
-//! the loss that it measures (the IoT updater's flow control: "if packet loss is due to congestion, the client can join
-//! fewer groups"; librecast-updates-2022, chapter 6).
+//! The choice of the group that a receiver listens to, where the same objects go to several groups at
+//! different rates. The receiver moves itself by the loss that it measures (the IoT updater's flow control:
+//! "if packet loss is due to congestion, the client can join fewer groups"; librecast-updates-2022, chapter
+//! 6).
 //!
-//! What a rate too high for its link loses is lost for as long as it lasts, so a receiver moves down when loss stays high,
-//! one group at a time. A loss that has ended may have been somebody else's traffic: after a while without any, it tries
-//! the faster group again, each time after twice as long, so that a slow link is not overrun again and again.
+//! A rate that is too high for a receiver's link loses packets for as long as it lasts. So a receiver moves
+//! down when loss stays high, one group at a time. A loss that has ended may have been somebody else's
+//! traffic: after a while without any, it tries the faster group again, each time after twice as long, so
+//! that a slow link is not overrun again and again.
 
 use std::time::Duration;
 
@@ -24,8 +26,8 @@ const HIGH_INTERVALS: u32 = 3;
 /// Loss up to this is none, for whoever wants to move up.
 const LOW_LOSS: f64 = 0.01;
 
-/// Nothing is measured for so long after a move: routers and switches bring the group that was left for up to two seconds
-/// more (RFC 3376, 8.8; RFC 3810, 9.8), and queues are full of it.
+/// The time after a move in which nothing is measured. Routers and switches bring the group that was left for
+/// up to two seconds more (RFC 3376, 8.8; RFC 3810, 9.8), and queues are full of it.
 const SETTLING: Duration = Duration::from_secs(3);
 
 /// The first attempt to move up comes after so long without loss; each further one after twice as long as the one before.
@@ -45,19 +47,19 @@ pub struct Mover {
     /// The fastest and the slowest that it may choose.
     fastest: u8,
     slowest: u8,
-    /// Nothing is measured before this time.
+    /// The time before which nothing is measured.
     settled: Instant,
     interval: Option<Interval>,
     /// Intervals with high loss, one behind the other.
     high: u32,
-    /// Since when there has been no loss.
+    /// The time since which there has been no loss.
     clean_since: Option<Instant>,
     attempt_after: Duration,
     /// The sender decides until then where the receiver is to be.
     is_led_until: Instant,
 }
 
-/// What has arrived since a moment.
+/// The packets that have arrived since a moment.
 #[derive(Debug)]
 struct Interval {
     since: Instant,
@@ -169,7 +171,8 @@ impl Interval {
         self.next.wrapping_sub(self.first)
     }
 
-    /// What came late, from before, makes up for what comes late, behind.
+    /// The share of packets that were lost, 0 to 1. Packets that came late from before make up for those that
+    /// come late behind.
     fn loss(&self) -> f64 {
         (1.0 - f64::from(self.received) / f64::from(self.expected().max(1))).max(0.0)
     }
@@ -261,7 +264,7 @@ mod tests {
         Instant::ZERO + Duration::from_secs(second)
     }
 
-    /// Whoever can write to the group can feign loss: numbers that jump, among those of the sender.
+    /// Any host that can write to the group can feign loss: numbers that jump, among those of the sender.
     #[test]
     fn feigned_loss_moves_down_no_faster_than_a_group_in_three_seconds_and_not_for_good() {
         let (mut mover, mut moves) = (Mover::new(4), Vec::new());

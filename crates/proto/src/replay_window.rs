@@ -2,8 +2,8 @@
 //! highest counter (like RFC 4303, 3.4.3). For packets sealed with a key, [`crate::taken_counters`] remembers
 //! all counters without a window.
 
-/// How many packets the window reaches back: 80 ms at 10 Gbit/s, which is far longer than networks delay
-/// packets against each other.
+/// The number of packets that the window reaches back: 80 ms at 10 Gbit/s, which is far longer than networks
+/// delay packets against each other.
 pub const WINDOW: u64 = 1 << 16;
 
 const WORD: u64 = u64::BITS as u64;

@@ -1,4 +1,5 @@
-//! Which announced sessions a standing receiver takes, and when it tries again (`treecast receive --standing`).
+//! The choice of announced sessions that a standing receiver takes, and the times when it tries again
+//! (`treecast receive --standing`).
 //!
 //! The caller tells of announcements and of how its receivers end. The machine answers what to do. Names are compared by the
 //! caller, because only it knows its patterns.
@@ -80,27 +81,27 @@ enum Line {
     Rule([u8; KEY_LEN], usize),
 }
 
-/// What to do about an announcement.
+/// The answer to an announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// Begin to receive, by the rule with this number.
     Take { rule: usize },
-    /// Nothing now: it is being received, is finished, or is tried again later.
+    /// Do nothing now: the session is being received, is finished, or is tried again later.
     Nothing,
     /// Ignore it. `is_first`: it was not told of before.
     Ignore { why: Ignored, is_first: bool },
 }
 
-/// Why an announced session is ignored.
+/// The reason why an announced session is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ignored {
     /// No rule trusts its sender's key.
     Stranger,
     /// The rules for its sender do not have its name.
     Name,
-    /// It is larger than the rules for it allow.
+    /// The session is larger than the rules for it allow.
     Size,
-    /// It is not for this receiver, or its rules take only sessions for certain receivers.
+    /// The session is not for this receiver, or its rules take only sessions for certain receivers.
     Audience,
     /// A session of the same sender and name that began later was received before.
     Older,
@@ -119,7 +120,7 @@ impl Ignored {
     }
 }
 
-/// How a receiver of a session has ended.
+/// The way in which a receiver of a session has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// Everything that was wanted is there.
@@ -151,7 +152,7 @@ pub struct Standing {
     ignored: Recent<MAX_IGNORED>,
     /// The audiences of which this receiver is none, as their senders have said.
     not_meant: BTreeMap<SessionKey, ForStanding>,
-    /// When the newest session of each line began that was received, in milliseconds since 1970.
+    /// The time when the newest session of each line that was received began, in milliseconds since 1970.
     newest: BTreeMap<Line, u64>,
 }
 
@@ -321,8 +322,8 @@ impl Standing {
         self.states.retain(|session, state| announced.contains(session) || !is_over(state));
     }
 
-    /// When the next session is to be tried again: its announcement is then to be told of again. `None` while no more sessions may
-    /// begin: when one ends, all are to be told of again.
+    /// The time when the next session is to be tried again. Its announcement is then to be told of again.
+    /// `None` while no more sessions may begin: when one ends, all are to be told of again.
     pub fn deadline(&self) -> Option<Instant> {
         if self.is_full() {
             return None;

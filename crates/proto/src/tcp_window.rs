@@ -9,22 +9,26 @@ use std::time::Duration;
 
 use crate::Instant;
 
-/// What a loss event leaves of the window. The less it is, the sooner two flows have equal shares, and the longer the
-/// queue must be with which one alone fills a link: with this a bandwidth-delay product, with half of that nine tenths.
+/// The share of the window that a loss event leaves, 0 to 1. The less it is, the sooner two flows have equal
+/// shares, and the longer the queue must be with which one alone fills a link: with this a bandwidth-delay
+/// product, with half of that nine tenths.
 const BETA: f64 = 0.5;
 
-/// What the first one leaves: slow start has doubled the window within the last round trip, and filled the queue.
+/// The share that the first one leaves. Slow start has doubled the window within the last round trip, and
+/// filled the queue.
 const FIRST_BETA: f64 = 0.35;
 
 /// Packets a round trip with which the window is on average Reno's (RFC 9438, 4.3).
 const RENO_PACKETS: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
-/// Where loss events are T seconds apart, CUBIC's window is C T³ (3 + β) / (4 (1 - β)) on average, with its C of 0.4 and β
-/// of 0.7; one that grows by a packets a second is a T (1 + β) / (2 (1 - β)). With an a of so many T² they are equal.
+/// The growth that gives CUBIC's average window. Where loss events are T seconds apart, CUBIC's window is C
+/// T³ (3 + β) / (4 (1 - β)) on average, with its C of 0.4 and β of 0.7; one that grows by a packets a second
+/// is a T (1 + β) / (2 (1 - β)). With an a of so many T² they are equal.
 const CUBIC_PACKETS: f64 = 0.4 * (3.0 + 0.7) / (4.0 * (1.0 - 0.7)) * 2.0 * (1.0 - BETA) / (1.0 + BETA);
 
-/// Seconds between loss events with which CUBIC has about 200 packets under way on average. Flows grow as if this were the
-/// interval where that is right to within a factor: who has not yet seen the same loss events is to grow alike, too.
+/// Seconds between loss events with which CUBIC has about 200 packets under way on average. Flows grow as if
+/// this were the interval where that is right to within a factor: a flow that has not yet seen the same loss
+/// events is to grow alike, too.
 const COMMON_INTERVAL: f64 = 5.5;
 const COMMON_PACKETS: f64 = CUBIC_PACKETS * COMMON_INTERVAL * COMMON_INTERVAL;
 
@@ -34,7 +38,8 @@ const MOST_ABOVE_CUBIC: f64 = 3.0;
 /// The least that a new interval between loss events counts in their average.
 const INTERVAL_WEIGHT: f64 = 0.25;
 
-/// Where the sender follows somebody else, the window grows to so many times what is under way, ...
+/// The growth of the window where the sender follows another receiver, as a multiple of what is under way,
+/// ...
 const MOST_GROWTH: f64 = 2.0;
 
 /// ... and a loss event begins with at most so many times of that. The idea is RFC 7661's: a window that is not used is no
@@ -54,9 +59,9 @@ const SHORTEST_ROUND_TRIP: Duration = Duration::from_micros(50);
 #[derive(Debug, Default)]
 pub struct Window {
     packets: Option<f64>,
-    /// When the last loss event began.
+    /// The time when the last loss event began.
     event: Instant,
-    /// Until when the growth since is in.
+    /// The time until which the growth since is in.
     grown: Instant,
     /// Seconds between loss events on average, and of how many.
     apart: f64,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Instant;
 
-/// Who sends less than this share of what the rate allows is held back by something else.
+/// The share of what the rate allows, 0 to 1, below which a sender is held back by something else.
 const USED_SHARE: f64 = 0.8;
 
 /// Retransmissions are at most the half of what is sent while there is something for the group.
@@ -12,7 +12,7 @@ const MOST_SHARE: f64 = 2.0;
 
 #[derive(Debug, Default)]
 pub struct Usage {
-    /// Until when `allowed_bits` is added up, and since when.
+    /// The time until which `allowed_bits` is added up, and the time since which it is.
     until: Option<Instant>,
     since: Instant,
     allowed_bits: f64,

@@ -1,4 +1,4 @@
-//! When a sender announces its session: on its link by mDNS, and beyond it by SAP.
+//! The times at which a sender announces its session: on its link by mDNS, and beyond it by SAP.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -24,7 +24,8 @@ const SAP_INTERVAL: Duration = Duration::from_secs(300);
 /// many other announcers somebody makes up.
 const MAX_SAP_INTERVAL: Duration = Duration::from_secs(SAP_VALID_SECONDS as u64 / 4);
 
-/// How long an announcement by SAP is valid, in seconds. Three of them may be lost at the shortest interval (RFC 2974, section 4).
+/// The time for which an announcement by SAP is valid, in seconds. Three of them may be lost at the shortest
+/// interval (RFC 2974, section 4).
 pub const SAP_VALID_SECONDS: u32 = 1600;
 
 /// The bandwidth of all SAP announcements in a scope together, in bits a second (RFC 2974, section 3.1).
@@ -113,7 +114,7 @@ impl Announcer {
         None
     }
 
-    /// When the next announcement is due, if nobody asks before.
+    /// The time when the next announcement is due, if nobody asks before.
     pub fn deadline(&self) -> Instant {
         self.next_on_link.min(self.next_by_sap)
     }

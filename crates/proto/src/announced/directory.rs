@@ -38,7 +38,7 @@ const CHECKS: Limits = Limits {
     remembered: 256,
 };
 
-/// What identifies a session: the sender's key and the session's number.
+/// The identity of a session: the sender's key and the session's number.
 pub type SessionKey = ([u8; KEY_LEN], SessionId);
 
 /// Whether the signature of an announcement is worth a look.
@@ -53,13 +53,13 @@ pub enum Worth {
 /// The reason why an announcement is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// It is not signed by the key that its ticket names.
+    /// The announcement is not signed by the key that its ticket names.
     Forged,
     /// A later announcement of the session was taken before.
     Replayed,
     /// Its time is over, by the listener's clock.
     Expired,
-    /// It was signed in the future, by the listener's clock.
+    /// The announcement was signed in the future, by the listener's clock.
     Early,
     /// Its sender, or all senders together, announce too much.
     TooMany,
@@ -78,7 +78,7 @@ impl Refusal {
     }
 }
 
-/// What an announcement changes.
+/// The change that an announcement makes to the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// A session is announced for the first time, or again after a withdrawal.
@@ -214,7 +214,7 @@ fn key(announcement: &Announcement) -> SessionKey {
     (announcement.key(), announcement.ticket().session)
 }
 
-/// When the time of an announcement is over, in milliseconds since 1970.
+/// The time when an announcement ceases to be valid, in milliseconds since 1970.
 fn end_ms(announcement: &Announcement) -> u64 {
     let seconds = match announcement.valid_seconds {
         // A withdrawal is told for as long as what it withdraws could be.
@@ -251,7 +251,7 @@ mod tests {
         announcement
     }
 
-    /// What the directory says of an announcement that is signed.
+    /// Takes in an announcement that is signed, and returns the change in the directory.
     fn hear(
         directory: &mut Directory,
         unix_ms: u64,

@@ -1,10 +1,11 @@
-//! What a carousel's receivers say they lack, where they can say it: a loop then brings only that.
+//! Reports of a carousel's receivers on what they lack, where they can report. A loop then brings only that.
 //!
-//! Nobody connects to a carousel, so its sender does not know its receivers, and reports come by datagram and may be lost. It sends
-//! the union of what has been reported, and forgets it with that; receivers report again what they still lack. Nobody
-//! must be left without for that: a whole loop goes out when nobody has reported for a long time and somebody listens, when
-//! parts have taken several times the bytes of a whole loop, and when the last whole loop is several times as long ago as it took. So a
-//! receiver that cannot report gets everything, if later, whatever others report.
+//! Nobody connects to a carousel, so its sender does not know its receivers, and reports come by datagram and
+//! may be lost. It sends the union of what has been reported, and forgets it with that; receivers report
+//! again what they still lack. No receiver must go without because of that. So a whole loop goes out when
+//! nobody has reported for a long time and somebody listens, when parts have taken several times the bytes of
+//! a whole loop, and when the last whole loop is several times as long ago as it took. So a receiver that
+//! cannot report gets everything, if later, whatever others report.
 
 use std::{ops::Range, time::Duration};
 
@@ -23,24 +24,25 @@ const READ_BYTES_A_SECOND: u64 = 10_000_000;
 const LEAST_GATHER: Duration = Duration::from_millis(600);
 const GATHER_BYTES_A_SECOND: u64 = 400_000_000;
 
-/// Number of times the bytes of a whole loop that loops of parts take before one is due. Whoever cannot report gets a fifth of the rate.
+/// The number of times the bytes of a whole loop that loops of parts take before one is due. A receiver that
+/// cannot report gets a fifth of the rate.
 const PARTS: u64 = 4;
 
-/// What is known of one object, and what the loop brings of it.
+/// The reports on one object, and the part of it that the loop brings.
 #[derive(Debug)]
 pub(super) struct Lacks {
     block_len: u64,
     size: u64,
     has_index: bool,
-    /// What the next pass brings.
+    /// The blocks that the next pass brings.
     reported: BlockSet,
-    /// When the first of that was reported.
+    /// The time when the first of these was reported.
     since: Option<Instant>,
-    /// What was reported since receivers were last told.
+    /// The blocks that were reported since receivers were last told.
     unsaid: BlockSet,
     /// Whether the next pass brings all of it, because those who have come have nothing of it.
     is_new: bool,
-    /// What this pass brings. `None`: all of it.
+    /// The blocks that this pass brings. `None`: all of them.
     pass: Option<BlockSet>,
 }
 
@@ -123,7 +125,7 @@ impl Lacks {
     }
 }
 
-/// What a loop has sent.
+/// The part of the objects that a loop has sent.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sent {
     #[default]
@@ -134,24 +136,25 @@ pub(super) enum Sent {
     Loop,
 }
 
-/// When everything goes out although nobody has asked for all of it.
+/// The times when everything goes out although no receiver has asked for all of it.
 #[derive(Debug)]
 pub(super) struct WholeLoops {
     total_bytes: u64,
-    /// When nobody has reported for so long that a whole loop is due, and those after it.
+    /// The time when nobody has reported for so long that a whole loop is due, and those after it.
     at: Instant,
-    /// When a whole loop is due whoever reports.
+    /// The time when a whole loop is due whatever is reported.
     latest: Instant,
-    /// When this loop began.
+    /// The time when this loop began.
     began: Instant,
-    /// When all receivers have had the time to report since a loop last counted. Loops of parts that began before do not count.
+    /// The time when all receivers have had the time to report since a loop last counted. Loops of parts that
+    /// began before do not count.
     counts_from: Instant,
     counted: u64,
     /// Bytes that loops of parts have taken since the last whole one.
     parts_bytes: u64,
     /// Whether this loop is whole.
     is_whole: bool,
-    /// What this loop has sent.
+    /// The part of the objects that this loop has sent.
     sent: Sent,
 }
 
@@ -186,8 +189,9 @@ impl WholeLoops {
         LEAST_PATIENCE + Duration::from_secs(self.total_bytes / READ_BYTES_A_SECOND)
     }
 
-    /// Begins a loop. `has_reports`: something was reported that no loop has brought. If not, whoever cannot report is alone, and gets
-    /// everything when its time has come. Reports of few bytes, which anybody may repeat, do not put that off for ever.
+    /// Begins a loop. `has_reports`: something was reported that no loop has brought. If not, a receiver that
+    /// cannot report is alone, and gets everything when its time has come. Reports of few bytes, which
+    /// anybody may repeat, do not put that off for ever.
     pub fn begin(&mut self, now: Instant, has_reports: bool) {
         if self.is_whole {
             self.latest = now + self.patience().max(now - self.began) * PARTS as u32;

@@ -1,4 +1,4 @@
-//! How many reports reach a carousel's sender from very many receivers.
+//! The number of reports that reach a carousel's sender from very many receivers.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,13 +19,13 @@ const BLOCK: u64 = 1_000;
 const BLOCKS: u64 = 2_000;
 const ONE_WAY_MILLIS: u64 = 25;
 
-/// What came to the sender.
+/// The reports that came to the sender.
 #[derive(Debug)]
 struct Counted {
     /// Datagrams in the second with most of them.
     most_a_second: u64,
     all: u64,
-    /// When the last receiver had all.
+    /// The time when the last receiver had all.
     done_millis: u64,
 }
 
@@ -172,7 +172,7 @@ fn receivers_that_lack_different_blocks_hear_of_the_union_of_them() {
     }
 }
 
-/// Nobody reports then. The sender takes that for receivers that cannot.
+/// No receiver reports then. The sender takes that for receivers that cannot.
 #[test]
 fn all_get_everything_although_somebody_says_over_and_over_that_it_has_been_reported() {
     let forged = reports_of(10, alike, 0.0, true);

@@ -1,4 +1,4 @@
-//! What a carousel's receiver knows of one object.
+//! One object as a carousel's receiver knows it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
 /// Senders have withdrawn it.
 #[derive(Debug)]
 pub(super) struct Withdrawn {
-    /// When the receiver first heard of the object.
+    /// The time when the receiver first heard of the object.
     pub since: Instant,
     pub times: u32,
     pub reason: String,
@@ -27,7 +27,7 @@ pub(super) struct Object {
     pub digest: Option<[u8; 32]>,
     /// The hash of what this receiver has stored of the object.
     pub hashed: Option<[u8; 32]>,
-    /// How many times the stored object had another hash than the sender says.
+    /// The number of times that the stored object had another hash than the sender says.
     pub mismatches: u32,
     pub phase: Phase,
     /// The withdrawal that senders have announced for the object since the last part of it arrived.
@@ -35,15 +35,17 @@ pub(super) struct Object {
     /// The comparison of the object's chunks with the hashes that they should have. It runs after the object as
     /// a whole had a wrong hash.
     pub check: Option<Check>,
-    /// Which blocks are stored. After a wrong hash: which blocks have been compared since.
+    /// The blocks that are stored. After a wrong hash: the blocks that have been compared since.
     pub stored: Stored,
-    /// When the sender is next told what is lacking, with the object's next announcement. `None`: it is not told.
+    /// The time when the sender is next told what is lacking, with the object's next announcement. `None`: it
+    /// is not told.
     pub report_at: Option<Instant>,
     /// The time between two such reports.
     pub report_wait: Duration,
-    /// When the sender first said, after this receiver's last report, that it will bring some of the object.
+    /// The time when the sender first said, after this receiver's last report, that it will bring some of the
+    /// object.
     pub said_at: Option<Instant>,
-    /// When blocks of it last came.
+    /// The time when blocks of the object last came.
     pub heard_at: Option<Instant>,
     /// The repair symbols that are kept of the object, when the session uses forward error correction and the
     /// object's size is known.
@@ -65,7 +67,7 @@ impl Object {
         Self { stored: Stored::new(block_len), ..Self::default() }
     }
 
-    /// How much memory this object takes in the machine, in chunks of about 600 bytes.
+    /// The memory that this object takes in the machine, in chunks of about 600 bytes.
     pub fn chunks(&self) -> usize {
         self.stored.chunks() + self.gatherer.as_ref().map_or(0, Gatherer::chunks)
     }

@@ -12,7 +12,8 @@ use std::ops::Range;
 
 use crate::fec::Layout;
 
-/// Where passes end in each source block, in twelfths of it: one in twelve does at 5 % loss, two at 10 %.
+/// The ends of passes in each source block, in twelfths of it. The first pass is enough at a loss of 5 %, the
+/// second at 10 %.
 const ENDS: [u64; 5] = [1, 2, 4, 8, PARTS];
 const PARTS: u64 = 12;
 

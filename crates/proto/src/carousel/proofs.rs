@@ -12,15 +12,15 @@ use treecast_wire::{
     message::{BlockHash, BlockHashes},
 };
 
-/// How many times the sender sends each page of hashes. Two copies take 1.3 % of the rate when blocks have
-/// 1,420 bytes. A sender that sends repair symbols sends more copies, since it expects losses of a tenth and
-/// more.
+/// The number of times that the sender sends each page of hashes. Two copies take 1.3 % of the rate when
+/// blocks have 1,420 bytes. A sender that sends repair symbols sends more copies, since it expects losses of
+/// a tenth and more.
 pub fn copies(fec: bool) -> usize {
     if fec { 3 } else { 2 }
 }
 
-/// How many pages are remembered. Each is used at once; there are several where networks change the order of packets, and where
-/// several senders are one carousel.
+/// The number of pages that are remembered. Each is used at once. There are several where networks change the
+/// order of packets, and where several senders are one carousel.
 const MAX_PAGES: usize = 256;
 
 /// The hash that stands for a block, or for a repair symbol, in a page.
@@ -43,7 +43,8 @@ impl Proofs {
         Self::remembering(MAX_PAGES, block_len)
     }
 
-    /// As [`Proofs::new`], for sessions in which blocks come again long after they were sent: so many pages are remembered.
+    /// Does as [`Proofs::new`], for sessions in which blocks come again long after they were sent. `most` is
+    /// the number of pages that are remembered.
     pub fn remembering(most: usize, block_len: u16) -> Option<Self> {
         BlockHashes::per_page(block_len).map(|_| Self { block_len, most, pages: VecDeque::new() })
     }
@@ -105,7 +106,7 @@ mod tests {
         BlockHashes::new(are_symbols, sequence, hashes).expect("few")
     }
 
-    /// What is right of a run whose blocks all have this hash.
+    /// Returns the parts of a run that are right, if all its blocks have this hash.
     fn right(proofs: &Proofs, are_symbols: bool, run: Range<u64>, hash: u8) -> Vec<Range<u64>> {
         proofs.right(FILE, are_symbols, &run, |_| [hash; 8])
     }

@@ -32,15 +32,15 @@ use crate::{
 /// The most objects that are noted and not announced: anybody can write to a group.
 const MAX_UNANNOUNCED: usize = 64;
 
-/// How much is kept of them in all, in bytes; a carousel says again what an object is long before that.
+/// The most bytes that are kept of them in all. A carousel says again what an object is long before that.
 const EARLY_BYTES: u64 = 16 << 20;
 
 /// The most objects that are announced and not there, each of which is a file. Others have to wait for a later
 /// loop.
 const MAX_UNFINISHED: usize = 1024;
 
-/// How many times the hash of an object may be wrong whose wrong chunks alone are taken again: a disk that keeps nothing
-/// right must not be tried for ever.
+/// The number of times that the wrong chunks of an object alone are taken again after a wrong hash. A disk
+/// that keeps nothing right must not be tried for ever.
 const MAX_CHECKS: u32 = 20;
 
 /// The most memory for all objects' sets of blocks, in chunks of about 600 bytes.
@@ -52,8 +52,9 @@ const LEAVING: Duration = Duration::from_secs(3);
 /// ... and what comes later than this is another one's.
 const ECHO: Duration = Duration::from_millis(100);
 
-/// How many times an object must have been withdrawn, and over how long, and nothing of it have come meanwhile, to be
-/// given up: another sender may still have it, and one with few objects says it again every few milliseconds.
+/// The number of times that an object must have been withdrawn to be given up, over [`WITHDRAWN_FOR`], if
+/// nothing of it has come meanwhile. Another sender may still have it, and one with few objects says it again
+/// every few milliseconds.
 const WITHDRAWALS: u32 = 3;
 const WITHDRAWN_FOR: Duration = Duration::from_secs(10);
 
@@ -75,38 +76,39 @@ const MANY_RECEIVERS: u32 = 10_000;
 #[derive(Debug, Clone, Default)]
 pub struct ReceiverConfig {
     pub session: SessionId,
-    /// How many bytes of an object each packet carries, except its last one.
+    /// The number of bytes of an object that each packet carries, except its last one.
     pub block_len: u16,
     /// Whether the sender sends repair symbols.
     pub fec: bool,
     /// Whether the sender sends chunk hashes.
     pub has_chunk_hashes: bool,
-    /// How many times an object's hash may be wrong before the receiver gives the object up. This counts only
+    /// The number of wrong hashes of an object after which the receiver gives the object up. This counts only
     /// where no chunk hashes tell which part is wrong.
     pub hash_attempts: u32,
     /// The seed of the random times before reports, where the sender is told what is lacking. It then sends that in place of everything.
     pub reports: Option<u64>,
-    /// How long the sender may be silent before the receiver gives up. None: the receiver waits for ever.
+    /// The time for which the sender may be silent before the receiver gives up. `None`: the receiver waits
+    /// for ever.
     pub patience: Option<Duration>,
 }
 
-/// How far a receiver has come.
+/// The progress of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// How many objects the carousel has, once the receiver knows it.
+    /// The number of objects in the carousel, once the receiver knows it.
     pub objects: Option<u32>,
-    /// How many objects are received or given up.
+    /// The number of objects that are received or given up.
     pub ended_objects: u32,
     /// The size of all announced objects together, in bytes.
     pub announced_bytes: u64,
-    /// How many bytes of all objects are stored.
+    /// The number of bytes of all objects that are stored.
     pub received_bytes: u64,
 }
 
 /// An object that has ended.
 #[derive(Debug)]
 struct Ended {
-    /// What its hash should be, as far as that is known.
+    /// The hash that the object should have, as far as that is known.
     digest: Option<[u8; 32]>,
     /// Whether what has come of it is kept.
     is_kept: bool,
@@ -119,7 +121,7 @@ pub struct Receiver {
     config: ReceiverConfig,
     /// Objects that have not ended.
     objects: BTreeMap<u32, Box<Object>>,
-    /// How many objects there are.
+    /// The number of objects in the carousel, once it is known.
     expected: Option<u32>,
     /// Committed or given up.
     ended: BTreeMap<u32, Ended>,
@@ -129,15 +131,15 @@ pub struct Receiver {
     /// Chunks of memory that all objects' sets of blocks take, at most.
     chunks: usize,
     last_heard: Option<Instant>,
-    /// When the sender is told what is lacking of which object.
+    /// The times when the sender is told what is lacking, each with its object.
     reports: BTreeSet<(Instant, u32)>,
     said: Said,
     random: SplitMix64,
     /// Objects that the caller is hashing or committing.
     busy: BTreeSet<u32>,
-    /// When a sender has said Goodbye, unless something has come since.
+    /// The time when a sender has said Goodbye, unless something has come since.
     goodbye: Option<Instant>,
-    /// Why the sender will send nothing more.
+    /// The reason why the sender will send nothing more.
     over: Option<CutShort>,
     /// Whether some of what has come waits for a receiver that goes on later.
     keeps_unfinished: bool,
@@ -233,7 +235,7 @@ impl Receiver {
         object.begin.as_ref()
     }
 
-    /// What is there of an object that has not ended.
+    /// Returns the stored part of an object that has not ended.
     pub(crate) fn stored(&self, index: u32) -> Option<&Stored> {
         self.objects.get(&index).map(|object| &object.stored)
     }
@@ -287,7 +289,7 @@ impl Receiver {
         self.counters
     }
 
-    /// When patience ends; not while the caller is hashing or committing.
+    /// The time when patience ends. `None` while the caller is hashing or committing.
     fn deadline(&mut self, now: Instant) -> Option<Instant> {
         let last_heard = *self.last_heard.get_or_insert(now);
         let silent = !self.closed && self.over.is_none() && self.busy.is_empty();
@@ -352,7 +354,7 @@ impl Receiver {
         self.hash_when_complete(file);
     }
 
-    /// What is there of an announced object from before.
+    /// Takes in which parts of an announced object are there from before.
     fn on_have(&mut self, now: Instant, file: FileId, ranges: Vec<Range<u64>>) {
         let takes = |object: &Object| object.begin.is_some() && object.phase == Phase::Receiving;
         let reports = self.config.reports.is_some();
@@ -571,7 +573,7 @@ impl Receiver {
         }
     }
 
-    /// What has come of an object could not be stored: it is taken from a later loop.
+    /// Takes in which parts of an object could not be stored. They are taken from a later loop.
     fn on_lost(&mut self, file: FileId, ranges: &[Range<u64>]) {
         let Some(object) = self.object(file).filter(|object| object.begin.is_some()) else { return };
         ranges.iter().for_each(|range| _ = object.stored.forget(range));
@@ -593,7 +595,8 @@ impl Receiver {
         self.objects.get(&index)?.check.as_ref()?.first_open()
     }
 
-    /// What some chunks should be. The page may be anybody's, which shows when it is compared.
+    /// Takes in the hashes that some chunks should have. Anybody may have sent the page, which shows when it
+    /// is compared.
     fn on_chunk_hashes(&mut self, file: FileId, page: ChunkHashes) {
         let Some(object) = self.object(file) else { return };
         let Some((check, hash)) = object.check.as_mut().zip(object.digest) else { return };
@@ -619,7 +622,7 @@ impl Receiver {
         self.hash_when_complete(file);
     }
 
-    /// What a member sends again is no sign of life of the sender.
+    /// Notes that the sender is alive. Packets that a member sends again are no sign of that.
     fn hear_from(&mut self, now: Instant, from: Channel, is_goodbye: bool) {
         if !matches!(from, Channel::Member(_)) {
             self.hear(now, is_goodbye);
@@ -713,8 +716,9 @@ impl Receiver {
         }
     }
 
-    /// What needs more from the sender has failed; what is only being hashed has not. What has come of it stays, for a receiver
-    /// that goes on later, unless the sender has withdrawn it.
+    /// Fails the objects that need more from the sender. An object that is only being hashed goes on. The
+    /// blocks that have come stay, for a receiver that goes on later, unless the sender has withdrawn the
+    /// object.
     fn give_up_unfinished(&mut self, reason: &str) {
         let needs_more = |object: &Object| match object.phase {
             Phase::Receiving => true,
@@ -742,7 +746,7 @@ impl Receiver {
         self.note(file, MAX_UNANNOUNCED)
     }
 
-    /// As [`Self::object`]; a new one is noted only while fewer than `most` are not announced.
+    /// Does as [`Self::object`], but notes a new object only while fewer than `most` are not announced.
     fn note(&mut self, file: FileId, most: usize) -> Option<&mut Object> {
         let index = file.index();
         if file.session() != self.config.session || self.ended.contains_key(&index) {
@@ -757,7 +761,7 @@ impl Receiver {
         Some(self.objects.entry(index).or_insert_with(|| Object::new(self.config.block_len).into()))
     }
 
-    /// What is kept of objects that are not announced.
+    /// The number of bytes that are kept of objects that are not announced.
     fn early_bytes(&self) -> u64 {
         let early = self.objects.values().filter(|object| object.begin.is_none());
         early.map(|object| object.stored.bytes()).fold(0, u64::saturating_add)

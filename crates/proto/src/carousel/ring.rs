@@ -37,38 +37,38 @@ const MANY_SYMBOLS: u64 = 32;
 const SAY_INTERVAL: Duration = Duration::from_millis(20);
 const MOST_SAID: usize = 1_024;
 
-/// How many times the end is said, since no receiver can ask for it.
+/// The number of times that the end is said, since no receiver can ask for it.
 pub(super) const GOODBYES: usize = 3;
 
 #[derive(Debug, Clone)]
 pub struct SenderConfig {
     pub session: SessionId,
-    /// For each group of the carousel, the fastest first: the most bytes of an object that one
-    /// [`SenderTransmit::Blocks`] covers, a multiple of the block length. Most carousels have one group.
+    /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers, for each group of the
+    /// carousel, the fastest first. Each is a multiple of the block length. Most carousels have one group.
     pub max_run_lens: Vec<u32>,
-    /// How many bytes of an object each packet carries, except its last one.
+    /// The number of bytes of an object that each packet carries, except its last one.
     pub block_len: u16,
     /// Whether the sender sends repair symbols in place of blocks from the second loop on.
     pub fec: bool,
     /// Whether the sender announces its objects in messages. The IoT updater's dialect has no messages: there
     /// each frame says what a receiver has to know.
     pub announce: bool,
-    /// Where in the loop the first loop begins, in bytes of all objects. Numbers that are larger than the loop
-    /// wrap around. Senders of one carousel that begin at different places do not send the same at the same
-    /// time.
+    /// The place at which the first loop begins, in bytes of all objects. Numbers that are larger than the
+    /// loop wrap around. Senders of one carousel that begin at different places do not send the same at the
+    /// same time.
     pub start: u64,
-    /// Which repair symbols the later loops send first. With 0, the first loop sends blocks. Senders with
-    /// different numbers send different symbols, as long as there are enough of them.
+    /// The number of the repair symbols that the later loops send first. With 0, the first loop sends blocks.
+    /// Senders with different numbers send different symbols, as long as there are enough of them.
     pub first_row: u64,
     /// Whether receivers report what they lack of each object. Loops then bring the union of that; `lacks.rs` has the details.
     pub has_reports: bool,
-    /// How long the sender waits for another listener when the last has left.
+    /// The time for which the sender waits for another listener when the last has left.
     pub idle: Duration,
     /// The number of loops after which the sender ends. `None` sends for as long as somebody listens.
     pub loops: Option<u64>,
 }
 
-/// What a ring does next.
+/// The next thing that a ring does.
 pub(super) enum Turn {
     Transmit(SenderTransmit),
     /// Every object has been out once more.
@@ -90,35 +90,35 @@ pub(super) struct Ring {
     loops: u64,
     /// The pass of a loop of repair symbols; always the first one in other loops.
     pass: Pass,
-    /// Where the pass began: an object's index, and a position in it.
+    /// The place where the pass began: an object's index, and a position in it.
     start: (usize, u64),
-    /// Where the next passes begin.
+    /// The places where the next passes begin.
     turns: Turns,
     /// The most bytes of the next run, which is the first one of a pass. `None`: that of all runs.
     first_run_len: Option<u64>,
-    /// Nothing of the loop has been sent.
+    /// Whether nothing of the loop has been sent.
     is_fresh: bool,
     /// The loop that is next begins then, or later.
     next_loop: Instant,
     at: Place,
     /// A loop has ended, and the caller has not heard of it.
     has_looped: bool,
-    /// When whole loops are due. `None` where receivers do not report, and each loop is whole.
+    /// The times when whole loops are due. `None` where receivers do not report, and each loop is whole.
     whole_loops: Option<WholeLoops>,
-    /// When receivers are next told what was reported. `None`: they know.
+    /// The time when receivers are next told what was reported. `None`: they know.
     say_at: Option<Instant>,
     /// Messages that go before the next block. At most a few for each object.
     messages: VecDeque<(FileId, Message)>,
 }
 
-/// How far the loop has come.
+/// The place that the loop has reached.
 #[derive(Debug)]
 struct Place {
     /// Index of the object that is being sent.
     object: usize,
     /// Its next byte.
     position: u64,
-    /// Where it is announced next.
+    /// The position at which the object is announced next.
     announce_at: u64,
     /// The next page of its chunk hashes.
     next_page: u32,
@@ -143,7 +143,7 @@ struct Object {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nobody listens to the group.
+    /// The ring waits, because nobody listens to the group.
     Waiting,
     Sending,
     /// The last messages are going out.
@@ -202,12 +202,13 @@ impl Ring {
         self.objects.get(file.index() as usize).map(|object| &object.begin)
     }
 
-    /// How many times every object has been sent.
+    /// The number of times that every object has been sent.
     pub fn loops(&self) -> u64 {
         self.loops
     }
 
-    /// How many loops count where their number is limited: those in which all receivers had the time to report.
+    /// The number of loops that count where their number is limited: those in which all receivers had the
+    /// time to report.
     pub fn counted_loops(&self) -> u64 {
         let has_indexes = self.objects.iter().any(|object| object.begin.has_index());
         self.whole_loops.as_ref().filter(|_| has_indexes).map_or(self.loops, WholeLoops::counted)
@@ -318,7 +319,8 @@ impl Ring {
         }
     }
 
-    /// What goes out next; none when the state or the place in the loop has changed instead.
+    /// Returns the next thing that goes out. `None` when the state or the place in the loop has changed
+    /// instead.
     fn next_transmit(&mut self, now: Instant) -> Option<SenderTransmit> {
         if let Some((file, message)) = self.messages.pop_front() {
             return Some(SenderTransmit::Message { to: self.to, file, message });
@@ -372,13 +374,13 @@ impl Ring {
         self.config.fec && self.row() > 0
     }
 
-    /// How the current object is cut for repair symbols, in a loop of those.
+    /// The layout by which the current object is cut for repair symbols, in a loop of those.
     fn fountain(&self) -> Option<Layout> {
         let size = self.objects[self.at.object].begin.file_size;
         Layout::new(size, self.config.block_len).filter(|_| self.is_fountain())
     }
 
-    /// Which repair symbols this loop sends; none, but blocks, with 0.
+    /// The row of repair symbols that this loop sends. With 0, it sends blocks.
     fn row(&self) -> u64 {
         self.config.first_row.saturating_add(self.loops)
     }

@@ -1,5 +1,5 @@
-//! What a carousel's sender has said that it will bring, because somebody has reported it. Anybody may have said it, so the
-//! memory is bounded: what does not fit is reported once more than it need be.
+//! Blocks that a carousel's sender has said it will bring, because somebody has reported them. Anybody may
+//! have said so, and the memory is bounded. Blocks that do not fit are reported once more than they need be.
 
 use std::{collections::BTreeMap, ops::Range};
 

@@ -14,12 +14,12 @@ use crate::{
     object::{Destination, Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
 };
 
-/// Why a carousel ends.
+/// The reason why a carousel ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Nobody has listened for as long as the sender waits for another listener.
     Unheard,
-    /// As many loops have been sent as were wanted.
+    /// The carousel has sent as many loops as were wanted.
     Loops,
     /// No object is left that can be read.
     Withdrawn,
@@ -41,10 +41,11 @@ pub struct Sender {
     listeners: Vec<bool>,
     /// Whether anybody listens, as far as the application has been told.
     is_heard: bool,
-    /// When the sender ends unless somebody listens again. `None` while somebody does, and before the first listener.
+    /// The time when the sender ends unless somebody listens again. `None` while somebody does, and before
+    /// the first listener.
     ends_at: Option<Instant>,
     loops: u64,
-    /// Why the carousel is closing. `None` before it does.
+    /// The reason why the carousel is closing. `None` before it does.
     end: Option<End>,
     has_told_end: bool,
     events: VecDeque<SenderEvent>,
@@ -407,7 +408,7 @@ mod tests {
         }
     }
 
-    /// Whatever the period, no block has the same place in it for ever.
+    /// No block has the same place in a period for ever, whatever the period.
     #[test]
     fn each_loop_sends_every_block_and_no_two_keep_step() {
         let change = |config: &mut SenderConfig| config.max_run_lens = vec![45_000];

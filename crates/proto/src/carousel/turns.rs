@@ -1,4 +1,4 @@
-//! Where each pass of a carousel begins, so that no pass keeps step with what loses packets.
+//! The place where each pass of a carousel begins, chosen so that no pass keeps step with losses.
 //!
 //! A network may lose every third packet, or all packets of the same moment in every second. A carousel that repeats itself
 //! exactly would then send some blocks at those places for ever, and a receiver would never get them. So each pass differs
@@ -36,7 +36,7 @@ pub(super) struct Turns {
     block_len: u64,
     /// The bytes of all objects.
     total: u64,
-    /// Where the pass began, in bytes of all objects.
+    /// The place where the pass began, in bytes of all objects.
     offset: u64,
 }
 

@@ -54,7 +54,7 @@ impl Code {
         Self([0, 10, 20].map(|shift| (random >> shift) as u16 % COUNT as u16))
     }
 
-    /// What senders announce of a code.
+    /// The tag that senders announce of a code.
     pub fn tag(&self) -> u8 {
         let hash = blake3::derive_key("treecast 2026-11 tag of a code", self.to_string().as_bytes());
         hash[0] >> (8 - TAG_BITS)
@@ -153,7 +153,7 @@ fn distance(typed: &[char], word: &str) -> usize {
     rows[2].last().copied().unwrap_or_default()
 }
 
-/// What a sender does with somebody who asks with a code.
+/// The sender's answer to somebody who asks with a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
     /// The code was right: the ticket is told.

@@ -14,7 +14,7 @@ use treecast_wire::{
     xcast::{REGISTRATION_CODE_LEN, Registration},
 };
 
-/// For nothing else is a key derived with these.
+/// The context of the keys that are derived here. No other key is derived with it.
 const CONTEXT: &str = "treecast 2026-11 MEADcast discovery response";
 const REGISTRATION_CONTEXT: &str = "treecast 2026-11 Xcast+ registration";
 const LIST_CONTEXT: &str = "treecast 2026-11 MEADcast and Xcast address list";
@@ -38,7 +38,7 @@ pub struct Said {
     pub router: Ipv6Addr,
     /// The receiver on whose path the router stands.
     pub receiver: Ipv6Addr,
-    /// How many MEADcast routers are on the path from the sender to this router, which is counted, too.
+    /// The number of MEADcast routers on the path from the sender to this router, which is counted, too.
     pub hops: u8,
     /// The multicast group by which the router offers to serve the receiver, if it offers that.
     pub group: Option<Ipv6Addr>,
@@ -75,7 +75,7 @@ impl DomainKey {
         self.of_lists
     }
 
-    /// What a router adds to its response.
+    /// Returns the proof that a router adds to its response.
     pub fn prove(&self, nonce: [u8; NONCE_LEN], said: &Said) -> Proof {
         let hash = self.hash(&nonce, said);
         Proof { nonce, code: *hash.as_bytes().first_chunk().expect("a hash has 32 bytes") }

@@ -1,8 +1,9 @@
 //! Address lists that only a sender of the domain can have written.
 //!
-//! Whoever sends a MEADcast or Xcast packet has routers copy it to all whom it lists. Routers with the domain's key make copies
-//! only of packets that carry this proof: SipHash-2-4 (Aumasson and Bernstein, 2012) over who sends, to which addresses, and when.
-//! It is short and fast enough for a router to check in eBPF for each packet (`bpf/proof.h` is the same in C).
+//! A sender of a MEADcast or Xcast packet has routers copy it to all receivers that it lists. Routers with
+//! the domain's key make copies only of packets that carry this proof: SipHash-2-4 (Aumasson and Bernstein,
+//! 2012) over the sender, the addresses, and the time. It is short and fast enough for a router to check in
+//! eBPF for each packet (`bpf/proof.h` is the same in C).
 //!
 //! The proof covers what routers do not change on the way: source, addresses, which of them are routers, the group or
 //! channel, and the epoch. It does not cover ports and payload. So it is made once for a list and epoch, and all packets of the
@@ -51,7 +52,7 @@ pub struct Listed<'a> {
     pub addresses: &'a [Ipv6Addr],
 }
 
-/// Why a proof does not hold.
+/// The reason why a proof does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrong {
     /// The proof was made in an epoch that is over or has not begun.

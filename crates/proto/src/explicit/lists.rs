@@ -1,4 +1,4 @@
-//! Which receivers get which packet, and how: address lists, and the transmission group that they make up
+//! The packets by which receivers are served: address lists, and the transmission group that they make up
 //! (meadcast-thesis-2024, 4.3.1).
 
 use std::{
@@ -44,7 +44,7 @@ pub struct Form {
 pub struct Xcast {
     /// Whether routers overwrite the addresses of destinations that a copy is not for (the A bit).
     pub is_anonymous: bool,
-    /// With Xcast+: the group and its port that routers serve on their own links.
+    /// The group and its port that routers serve on their own links, with Xcast+.
     pub group: Option<(Ipv6Addr, u16)>,
 }
 
@@ -56,7 +56,7 @@ pub struct List {
     /// Routers that serve their receivers by the group, with these receivers. The packet names only the
     /// routers, after those in `entries`. With Xcast, this holds the destinations ([`List::of_destinations`]).
     pub designated: Vec<(Ipv6Addr, Vec<Ipv6Addr>)>,
-    /// How many routers shall pass the packet on whole before one replicates it.
+    /// The number of routers that shall pass the packet on whole before one replicates it.
     pub dont_replicate: u8,
 }
 
@@ -71,7 +71,7 @@ impl List {
         all.flat_map(|(_, receivers)| receivers.iter().copied())
     }
 
-    /// How many addresses stand in the packet.
+    /// The number of addresses in the packet.
     pub(super) fn len(&self) -> usize {
         let listed = self.entries.iter().map(|(_, receivers)| 1 + receivers.len());
         listed.sum::<usize>() + self.designated.len()
@@ -159,7 +159,7 @@ pub struct TransmissionGroup {
     pub lists: Vec<List>,
     /// The receivers that get a unicast packet each.
     pub unicast: Vec<Ipv6Addr>,
-    /// With Xcast+: the routers that serve listeners of the group on their links. Such routers get packets of
+    /// The routers that serve listeners of the group on their links, with Xcast+. Such routers get packets of
     /// their own.
     pub routers: Vec<Ipv6Addr>,
     /// The UDP port of each receiver.

@@ -51,7 +51,7 @@ impl Form {
         Some(self.fitting_addresses(self.mtu, LEAST_MTU - ipv6::HEADER_LEN)).filter(|most| *most >= 2)
     }
 
-    /// What the proofs of lists are made with, besides the lists.
+    /// The key, the epoch and the source with which the proofs of lists are made.
     pub(super) fn signed(&self, epoch: u64) -> Option<((ListKey, u64), Ipv6Addr)> {
         self.key.map(|key| ((key, epoch), self.source))
     }
@@ -154,7 +154,7 @@ impl Packets {
         Some(sent)
     }
 
-    /// What a packet with so much behind its IPv6 header becomes, of this kind.
+    /// The copies, of this kind, that a packet with so many bytes behind its IPv6 header becomes.
     fn copies_of(&mut self, payload_len: usize, next_header: u8) -> (&Form, &[Copy]) {
         let Self { form, group, mtus, epoch, copies, fitting } = self;
         fitting.0.clear();
@@ -169,10 +169,10 @@ impl Packets {
     }
 }
 
-/// What a program's packets have in common that become the same copies.
+/// The properties that a program's packets have in common if they become the same copies.
 struct Kind<'a> {
     form: &'a Form,
-    /// How many addresses fit beside such a packet, by MTU in bytes.
+    /// The number of addresses that fit beside such a packet, by MTU in bytes.
     fitting: BTreeMap<usize, usize>,
     /// Number of the header behind those of ours.
     upper_layer: u8,
@@ -221,8 +221,9 @@ impl TransmissionGroup {
         parts.filter(is_shared).map(|(part, _)| part).collect()
     }
 
-    /// What a list goes out as, and how many addresses each part may have: the list, where it fits on the narrowest way,
-    /// and otherwise the receivers behind wide ways and those behind narrow ones in packets of their own.
+    /// The parts in which a list goes out, each with the number of addresses that it may have. The list goes
+    /// out whole where it fits on the narrowest way. Otherwise the receivers behind wide ways and those
+    /// behind narrow ones get packets of their own.
     fn parts(&self, list: &List, mtu: usize, fitting: &BTreeMap<usize, usize>) -> Vec<(List, usize)> {
         let of_way = |receiver: &Ipv6Addr| self.path_mtus.get(receiver).map_or(mtu, |path| mtu.min(*path));
         // One packet serves all of a designated router's.
@@ -280,7 +281,7 @@ fn is_shared((part, fitting): &(List, usize)) -> bool {
 }
 
 impl Copy {
-    /// For a packet that carries so much behind all headers of ours.
+    /// The IPv6 header of a packet that carries so many bytes behind all headers of ours.
     fn ip_header(&self, form: &Form, ip: &ipv6::Header, payload_len: usize) -> ipv6::Header {
         ipv6::Header {
             payload_len: (self.header.len() + payload_len) as u16,

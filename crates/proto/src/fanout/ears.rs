@@ -1,4 +1,4 @@
-//! What a receiver hears at its own address, and what at the group's, and when it says so.
+//! The packets that a receiver hears at its own address and at the group's, and the times when it says so.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use crate::{Instant, replay_window::ReplayWindow, tfmcc::Arrived};
 /// A report goes to the sender at least so often while packets come.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// ... and for so long after the last one: whoever says that it hears nothing is deaf, and whoever says nothing is held up.
+/// The time for which reports go on after the last packet. A receiver that says that it hears nothing is
+/// deaf. A receiver that says nothing is held up.
 const STILL_REPORTS: Duration = Duration::from_secs(1);
 
 /// The counts of a receiver, and which packets have come before by another way.
@@ -18,7 +19,7 @@ pub struct Ears {
     heard: Heard,
     told: Heard,
     told_at: Instant,
-    /// When something was heard for the last time, as far as reports know.
+    /// The time when something was heard last, as far as reports know.
     heard_at: Option<Instant>,
     window: ReplayWindow,
     /// The place behind the highest number.
@@ -26,7 +27,7 @@ pub struct Ears {
 }
 
 impl Ears {
-    /// When there is something to report, if only that nothing was heard.
+    /// The time when there is something to report, if only that nothing was heard.
     pub fn deadline(&self) -> Option<Instant> {
         let reports_on = self.heard_at.is_some_and(|heard_at| self.told_at < heard_at + STILL_REPORTS);
         (self.has_news() || reports_on).then(|| self.told_at + REPORT_INTERVAL)

@@ -7,13 +7,13 @@ use crate::Instant;
 /// Moments that lie closer together than this are one.
 const GRAIN: Duration = Duration::from_millis(5);
 
-/// As far back as anybody asks: several times the patience with a receiver.
+/// The number of moments that are remembered: several times the patience with a receiver.
 const MOMENTS: usize = 1024;
 
 /// Numbers are told apart modulo this: the two highest bits may be the number of a lane.
 const NUMBERS: u32 = u32::MAX >> 2;
 
-/// How many packets have left by when, from the numbers that they have.
+/// The number of packets that had left by each moment, from the numbers that they have.
 #[derive(Debug, Default)]
 pub(super) struct SentLog {
     next: u32,

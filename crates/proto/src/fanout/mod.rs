@@ -1,5 +1,5 @@
-//! Who is served by which way (`treecast send --fanout mead|xcast|auto`): every receiver by itself, and by unicast until a cheaper
-//! way has proved to work.
+//! The choice of the way by which each receiver is served (`treecast send --fanout mead|xcast|auto`). Each is
+//! served by itself, and by unicast until a cheaper way has proved to work.
 //!
 //! Receivers say how many packets they have heard at their own address and at the group's, and which was the last one
 //! ([`Heard`]); the sender says what it has sent. From both follows:
@@ -33,10 +33,10 @@ pub use self::ears::Ears;
 use self::{evidence::SentLog, receiver::Receiver};
 use crate::{Instant, Step};
 
-/// How often receivers are looked at while packets leave.
+/// The time between two looks at receivers while packets leave.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How a packet reaches a receiver, the cheapest first.
+/// The way by which a packet reaches a receiver, the cheapest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Way {
     Multicast,
@@ -79,7 +79,7 @@ impl Way {
     }
 }
 
-/// Why a receiver is served by another way from now on.
+/// The reason why a receiver is served by another way from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// The trial of a cheaper way has succeeded.
@@ -108,15 +108,15 @@ impl fmt::Display for Why {
     }
 }
 
-/// What the machine is told at its start.
+/// The settings that the machine is told at its start.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// Whether the session has a multicast group.
     pub has_group: bool,
     /// The way by which lists of receivers are served: MEADcast or Xcast.
     pub by_lists: Way,
-    /// How long packets may leave for a receiver that hears none of them before the sender gives the way up.
-    /// The time that the receiver's reports take comes on top.
+    /// The time for which packets may leave for a receiver that hears none of them before the sender gives
+    /// the way up. The time that the receiver's reports take comes on top.
     pub patience: Duration,
     /// Whether receivers report what they hear. Without reports no way can be tried. Then a receiver that is in
     /// a list with others is served by the list, every other one by unicast, and the group as long as somebody
@@ -134,7 +134,7 @@ pub enum Input {
     Sent {
         next: u32,
     },
-    /// What a receiver has heard so far.
+    /// A receiver has told what it has heard so far.
     Heard(u32, Heard),
     /// The receivers of each of these lists could share packets.
     Lists(Vec<Vec<u32>>),
@@ -145,7 +145,7 @@ pub enum Input {
 /// Something that the machine tells its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// From now on, packets leave as [`Fanout::plan`] says.
+    /// Packets leave as [`Fanout::plan`] says from now on.
     Plan,
     /// A receiver is served by another way.
     Moved { receiver: u32, way: Way, why: Why },
@@ -153,7 +153,7 @@ pub enum Event {
     Unheard { receiver: u32 },
 }
 
-/// What the machine waits for.
+/// The event that the machine waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// The machine waits until packets leave or receivers join.

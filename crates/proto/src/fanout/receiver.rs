@@ -25,7 +25,8 @@ const LONGEST_TRIAL: Duration = Duration::from_secs(5);
 const LEAST_SHARE: f64 = 0.5;
 const JUDGED: Duration = Duration::from_secs(1);
 
-/// How many packets are heard for one that is sent by both ways, when a list works: 2, less what is lost.
+/// The number of packets that are heard for one that is sent by both ways, when a list works: 2, less what is
+/// lost.
 const TWICE: f64 = 1.25;
 
 /// The pause before a way that has failed is tried again; twice as long each time, up to the longest.
@@ -38,22 +39,22 @@ const GOOD: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Receiver {
     way: Way,
-    /// Since when, and since how many packets.
+    /// The time since which the receiver has its way, and the number of packets that had left before.
     since: Instant,
     from: u64,
     trial: Option<Trial>,
     multicast: Attempts,
     by_lists: Attempts,
     heard: Heard,
-    /// How many packets had left when the last one that it has heard had.
+    /// The number of packets that had left when the last one that it has heard had.
     heard_till: u64,
     /// Reports since then that could have told of more, had it been heard.
     silent_reports: u32,
     /// The shortest time from a packet to a report of it: about a round trip.
     lag: Option<Duration>,
-    /// From where its share is judged.
+    /// The report from which on its share is judged.
     judged: Option<Mark>,
-    /// Why it has moved to its way; none once that has been told.
+    /// The reason why it has moved to its way. `None` once that has been told.
     moved: Option<Why>,
 }
 
@@ -61,13 +62,13 @@ pub(super) struct Receiver {
 #[derive(Debug)]
 struct Trial {
     way: Way,
-    /// How many packets had left then.
+    /// The number of packets that had left when the trial began.
     from: u64,
-    /// From where is counted.
+    /// The report from which on packets are counted.
     mark: Option<Mark>,
 }
 
-/// What a report said: of so many packets that had left, so many had come.
+/// The content of a report: of so many packets that had left, so many had come.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     at: Instant,
@@ -75,7 +76,7 @@ struct Mark {
     heard: Heard,
 }
 
-/// When a way may be tried.
+/// The time when a way may be tried.
 #[derive(Debug)]
 struct Attempts {
     next: Instant,
@@ -240,7 +241,7 @@ impl Receiver {
         is_deaf
     }
 
-    /// How many packets had left before the first one that it should have heard and has not.
+    /// The number of packets that had left before the first one that it should have heard and has not.
     fn unheard_from(&self) -> u64 {
         self.heard_till.max(self.from)
     }
@@ -305,7 +306,7 @@ fn has_proved(way: Way, before: Mark, after: Mark) -> bool {
     after.sent - before.sent >= LEAST_TRIED && share(way, before, after) >= enough
 }
 
-/// How many packets were heard where this way's come, for one that was sent.
+/// The number of packets that were heard where this way's come, for one that was sent.
 fn share(way: Way, before: Mark, after: Mark) -> f64 {
     let heard = match way {
         Way::Multicast => after.heard.group - before.heard.group,

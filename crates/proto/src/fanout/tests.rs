@@ -12,7 +12,7 @@ const REPORTS: Duration = Duration::from_millis(100);
 /// ... and packets and reports take so long, if nothing else is said.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// They go on for so long when nothing is heard.
+/// The time for which reports go on when nothing is heard.
 const STILL_REPORTS: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
@@ -35,18 +35,20 @@ struct Bench {
     packets: u32,
     delay: Duration,
     hosts: BTreeMap<u32, Host>,
-    /// Who hears by which way.
+    /// The receivers that hear by the group, and those that hear by MEADcast.
     group: BTreeSet<u32>,
     mead: BTreeSet<u32>,
-    /// What lists carry, and whether routers act: where none does, the first one in a list hears, and nobody else.
+    /// The way of the lists, and whether routers act. Where none does, only the first receiver in a list
+    /// hears.
     by_lists: Way,
     has_routers: bool,
-    /// What is under way: when it is there, whose, and its number; none for a report.
+    /// The packets under way: the time of arrival, the receiver, the way, and the number. Reports have no
+    /// number.
     to_hosts: VecDeque<(Instant, u32, Way, u32)>,
     to_sender: VecDeque<(Instant, u32, Heard)>,
     copies: BTreeMap<Way, u64>,
     story: Vec<String>,
-    /// Why each move of the story happened.
+    /// The reason for each move of the story.
     reasons: Vec<String>,
 }
 
@@ -345,7 +347,7 @@ fn reports_that_cannot_be_change_nothing() {
     assert_eq!(bench.ways(), [Way::Unicast]);
 }
 
-/// It is believed. That costs one copy to the group, and its own share of the packets.
+/// The liar is believed. That costs one copy to the group, and its own share of the packets.
 #[test]
 fn who_lies_about_what_it_hears_costs_a_copy_and_the_others_nothing() {
     const LIAR: u32 = 1;

@@ -8,36 +8,38 @@ use treecast_wire::message::Lack;
 /// A receiver's loss is that of about so many recent symbols.
 const MEMORY: f64 = 6_000.0;
 
-/// As many symbols lost at the group's usual rate are mixed into what is known of a receiver: a report on a source block
-/// of seven symbols says little.
+/// The number of symbols, lost at the group's usual rate, that are mixed into what is known of a receiver. A
+/// report on a source block of seven symbols says little.
 const PRIOR: f64 = 8.0;
 
 /// No loss is taken for higher than this: beyond it, another round costs less than a mistake.
 const MAX_LOSS: f64 = 0.8;
 
-/// Who loses more than this of the group's packets is not reached by them: mostly its own host drops them.
+/// The loss above which the group's packets do not reach a receiver, 0 to 1. Mostly its own host drops them.
 const HOPELESS_LOSS: f64 = 0.75;
 
-/// Who gets nothing of so many symbols is not reached by the group, at least for now.
+/// The number of symbols of which a receiver gets nothing if the group does not reach it, at least for now.
 const ENOUGH: u32 = 64;
 
-/// How many symbols tell whether the group reaches a receiver again.
+/// The number of symbols that tell whether the group reaches a receiver again.
 const PROBE: u32 = 2 * ENOUGH;
 
-/// After so many rounds of symbols to the group of which a receiver has got nothing, it gets them for itself.
+/// The number of rounds of symbols to the group after which a receiver that has got nothing of them gets them
+/// for itself.
 const ROUNDS_IN_VAIN: u32 = 2;
 
 /// The most source blocks of a receiver of which rounds are counted: it mostly lacks the same in all of them.
 const MOST_COUNTED: usize = 16;
 
-/// What a symbol over a receiver's own connection costs, in symbols to the group: packet headers and acknowledgements,
-/// and what the same link loses again.
+/// The cost of a symbol over a receiver's own connection, in symbols to the group: packet headers and
+/// acknowledgements, and what the same link loses again.
 const APART_COST: f64 = 2.0;
 
 /// A receiver that loses less than this share of what another loses is better off than that.
 const ALIKE: f64 = 0.8;
 
-/// What a block over a receiver's own connection costs, in symbols to the group: acknowledgements, and what is lost again.
+/// The cost of a block over a receiver's own connection, in symbols to the group: acknowledgements, and what
+/// is lost again.
 const NAMED_COST: f64 = 1.1;
 
 /// Whether a receiver that lacks so many of a source block's blocks is not reached by the group, as far as that tells.
@@ -45,19 +47,19 @@ pub(crate) fn is_out_of_reach(lacking: u32, symbols: u32) -> bool {
     f64::from(lacking) > f64::from(symbols) * HOPELESS_LOSS
 }
 
-/// How many repair symbols follow each source block before anybody asks for them.
+/// The number of repair symbols that follow each source block before anybody asks for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
     /// This number of repair symbols for every 100 blocks.
     Percent(u32),
-    /// As many repair symbols as nine of ten receivers have lately needed.
+    /// The number of repair symbols that nine of ten receivers have lately needed.
     Auto,
     /// The same as [`Self::Auto`], but only once several receivers have lost so much that symbols for all of
     /// them are fewer than blocks for each. Until then the sender sends lost blocks again.
     Needed,
 }
 
-/// What a receiver's report leads to.
+/// The sender's answer to a receiver's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// The group is to have symbols up to this number.
@@ -66,27 +68,28 @@ pub(crate) enum Wish {
     Apart(u32),
 }
 
-/// What the group gets without further asking.
+/// The symbols and blocks that the group gets without further asking.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ToGo {
-    /// How many symbols of the source block in question have been sent.
+    /// The number of symbols of the source block in question that have been sent.
     pub symbols: u32,
     /// Whether all blocks of the object have been sent, so that only symbols are left to send.
     pub is_out: bool,
 }
 
-/// What a receiver can lack of a source block of so many symbols, whatever it says: a few more than it has, where decoding has failed.
+/// The number of symbols that a receiver can lack of a source block of so many, whatever it says. It may be a
+/// few more than the block has, where decoding has failed.
 fn possible(lacking: u32, symbols: u32) -> u32 {
     const SPARE: u32 = 64;
     lacking.min(symbols.saturating_add(SPARE))
 }
 
-/// How much each receiver loses, as far as it says so.
+/// The loss of each receiver, as far as it says so.
 #[derive(Debug)]
 pub(crate) struct Estimate {
     share: Share,
     receivers: BTreeMap<u32, Loss>,
-    /// How many source blocks have been out.
+    /// The number of source blocks that have been out.
     out: u64,
     /// The last object and source block that went out while the rate was being found.
     before_rate: Option<(u32, u32)>,
@@ -96,15 +99,16 @@ pub(crate) struct Estimate {
 struct Loss {
     sent: f64,
     lost: f64,
-    /// What it reported last: object, source block, and what of it was out and lacking.
+    /// The receiver's last report: object and source block, then what of it was out and lacking.
     last: Option<(u32, u32)>,
     last_next: u32,
     last_lacking: u32,
     /// Symbols of that source block go to it alone: what it gets says nothing about the group.
     is_apart: bool,
-    /// The object of which it was last served apart. It goes on so when the others, who are done sooner, have left.
+    /// The object of which it was last served apart. That goes on when the others, which are done sooner,
+    /// have left.
     apart_of: Option<u32>,
-    /// Nothing has arrived of the source block that it reported last ...
+    /// Whether nothing has arrived of the source block that it reported last ...
     got_none: bool,
     /// ... nor of the symbols that the group has been sent for it since.
     got_none_again: bool,
@@ -170,7 +174,7 @@ impl Estimate {
         self.receivers.remove(&receiver);
     }
 
-    /// Nothing more of an object goes out.
+    /// Forgets an object of which nothing more goes out.
     pub(crate) fn forget(&mut self, index: u32) {
         self.receivers.values_mut().for_each(|loss| loss.rounds.forget(index));
     }
@@ -181,9 +185,10 @@ impl Estimate {
         self.before_rate = Some((index, source_block));
     }
 
-    /// A source block of so many symbols has been out: how many repair symbols follow it. Who has not complained for two
-    /// source blocks has lost no more than was sent ahead. Behind the last one (`is_last`), with nothing else to send
-    /// while receivers ask for more, there are as many as hardly any of them will not find enough.
+    /// Returns the number of repair symbols that follow a source block of so many symbols. A receiver that
+    /// has not complained for two source blocks has lost no more than was sent ahead. Behind the last one
+    /// (`is_last`), with nothing else to send while receivers ask for more, there are as many as hardly any
+    /// of them will not find enough.
     pub(crate) fn ahead(&mut self, symbols: u32, is_last: bool) -> u32 {
         let symbols_f = f64::from(symbols);
         if let Share::Percent(percent) = self.share {
@@ -300,14 +305,14 @@ impl Estimate {
         apart > group * SURE && apart - group >= f64::from((symbols / WORTH_SHARE).max(1))
     }
 
-    /// How many standard deviations are made up for where the next round would cost time: about one time in ten, one of
-    /// all receivers needs it all the same.
+    /// The number of standard deviations that are made up for where the next round would cost time. About one
+    /// time in ten, one of all receivers needs it all the same.
     fn deviations(&self) -> f64 {
         const UNLIKELY: f64 = 5.0;
         (2.0 * (self.receivers.len().max(1) as f64 * UNLIKELY).ln()).sqrt()
     }
 
-    /// What a receiver loses, between 0 and [`MAX_LOSS`].
+    /// The loss of a receiver, between 0 and [`MAX_LOSS`].
     fn rate(&self, receiver: u32) -> f64 {
         let usual = self.usual();
         self.receivers.get(&receiver).map_or(usual, |loss| loss.rate(usual)).clamp(0.0, MAX_LOSS)
@@ -330,13 +335,14 @@ impl Estimate {
     }
 }
 
-/// Whether so many receivers, who lose a share `rate`, cost less over their own connections than with symbols to the group.
+/// Whether so many receivers, which lose a share `rate`, cost less over their own connections than with
+/// symbols to the group.
 fn is_cheaper_apart(receivers: usize, rate: f64) -> bool {
     receivers as f64 * APART_COST < 1.0 / (1.0 - rate)
 }
 
-/// How many symbols are to be sent to somebody who loses a share `rate` of them, so that `want` arrive: on average, or even
-/// if so many standard deviations more are lost.
+/// The number of symbols to send to a receiver that loses a share `rate` of them, so that `want` arrive: on
+/// average, or even if so many standard deviations more are lost.
 fn needed(want: f64, rate: f64, deviations: f64) -> f64 {
     (want + deviations * (want * rate).sqrt()) / (1.0 - rate)
 }
@@ -367,7 +373,7 @@ mod tests {
         estimate
     }
 
-    /// What each receiver says after source block `number`, of which `ahead` repair symbols went ahead.
+    /// The reports of all receivers after source block `number`, of which `ahead` repair symbols went ahead.
     fn report(estimate: &mut Estimate, number: u32, ahead: u32, losses: &[f64]) -> Vec<Wish> {
         let sent = SYMBOLS + ahead;
         let lacking = |loss: f64| SYMBOLS.saturating_sub((f64::from(sent) * (1.0 - loss)) as u32);

@@ -21,7 +21,7 @@ struct Gathering {
     symbols: BlockSet,
     /// The number behind the last symbol that is known to be out.
     next: u32,
-    /// How many symbols more than blocks it takes, because with fewer it could not be decoded.
+    /// The number of symbols that it takes beyond its blocks, because with fewer it could not be decoded.
     surplus: u32,
     is_decoding: bool,
 }
@@ -35,12 +35,12 @@ impl Gatherer {
         self.layout
     }
 
-    /// How much memory it takes, in chunks of about 600 bytes.
+    /// The memory that it takes, in chunks of about 600 bytes.
     pub(crate) fn chunks(&self) -> usize {
         self.chunks + self.gathering.len() / 4
     }
 
-    /// How many more symbols a source block needs of which `there` blocks are there.
+    /// The number of symbols that a source block still needs if `there` blocks are there.
     pub(crate) fn lacking(&self, source_block: u32, there: u64) -> u32 {
         let symbols = u64::from(self.layout.source_symbols(source_block));
         match self.gathering.get(&source_block) {

@@ -1,4 +1,4 @@
-//! How an object is cut into source blocks, and where symbols stand in sequence numbers.
+//! The layout of an object: its source blocks, and the places of symbols in sequence numbers.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use std::ops::Range;
 /// 1.47 times, 3,021, which are 4 MiB of sealed blocks, when 1.46 times.
 pub const MAX_SOURCE_SYMBOLS: u32 = 3072;
 
-/// The most bytes in a source block: who decodes one holds it in memory three times.
+/// The most bytes in a source block. A receiver that decodes one holds it in memory three times.
 const MAX_SOURCE_BYTES: u32 = 4 << 20;
 
 /// The most source blocks of an object, which is 12 TB in blocks of 1,420 bytes.
@@ -27,7 +27,7 @@ pub fn symbol_number(position: u64, block_len: u16) -> u32 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     block_len: u64,
-    /// How many source blocks there are.
+    /// The number of source blocks.
     count: u32,
     /// The first `large` ones have one block more than `small` blocks, the others `small`.
     large: u64,

@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use super::{Layout, MAX_SYMBOLS};
 
-/// How far the repair symbols of each source block are out, and how far they are to go. What receivers lack moves the
-/// goal: symbols that are on their way count for all of them, so the largest want is what leaves.
+/// The number of repair symbols of each source block that are out, and the number that is to go out. Reports
+/// of what is lacking move the goal. Symbols that are on their way count for all receivers, so the largest
+/// want is what leaves.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     layout: Layout,
@@ -41,7 +42,7 @@ impl Schedule {
         Some(self.source_blocks.get(source_block as usize)?.next)
     }
 
-    /// How many symbols are still to go to the group.
+    /// The number of symbols that are still to go to the group.
     pub(crate) fn to_go(&self, source_block: u32) -> u32 {
         let progress = self.source_blocks.get(source_block as usize);
         progress.map_or(0, |progress| progress.goal - progress.next)

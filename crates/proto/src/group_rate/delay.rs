@@ -1,8 +1,9 @@
-//! How long packets wait in queues: the growth of the one-way delay above its least value.
+//! The time that packets wait in queues: the growth of the one-way delay above its least value.
 //!
-//! The clocks of sender and receiver differ by any amount, and they drift by up to 200 ppm. So only differences of one-way delays
-//! mean something, and the least of them is moved on by the drift that the least values of the last half minute show. A queue that
-//! grows by less than that, a millisecond in five seconds, is taken for drift.
+//! The clocks of sender and receiver differ by any amount, and they drift by up to 200 ppm. So only
+//! differences of one-way delays mean something. The least of them is moved on by the drift that the least
+//! values of the last half minute show. A queue that grows by less than that, a millisecond in five seconds,
+//! is taken for drift.
 //!
 //! The round trip is measured with one clock only. While it is known, the queue is no longer than the round trip has grown: so a
 //! clock that jumps is no queue.
@@ -12,21 +13,30 @@ use std::time::Duration;
 use super::windowed::{Least, Seen};
 use crate::Instant;
 
-/// The fastest drift of two clocks that is corrected, in seconds a second.
+/// Fastest drift of two clocks that is corrected, in seconds a second. Slower growth of a queue is taken for
+/// drift. Doubled, a queue that grows by two milliseconds in five seconds is overlooked, in place of one.
 const MOST_DRIFT: f64 = 200e-6;
 
-/// The drift is estimated when the least values of this many parts of the span are known.
+/// Number of parts of the span ([`Least::SPAN`]) whose least values must be known before a drift is
+/// estimated. A part is 1.5 s. Fewer parts may take a queue for a drift. Doubled, a drift counts as a queue
+/// for 4.5 s more.
 const PARTS_FOR_DRIFT: usize = 3;
 
-/// A one-way delay that grows by more than this between two messages, and by so many times the time between them, shows that a
-/// clock has jumped: a link that becomes twelve times slower is rarer.
+/// Growth of the one-way delay between two messages, in microseconds, above which a clock may have jumped. A
+/// smaller jump counts as a queue, unless a recent round trip shows that there is none. Doubled, that is so
+/// for jumps of up to 0.4 s.
 const JUMP_US: f64 = 200e3;
+/// Growth of the one-way delay that shows a jump besides [`JUMP_US`], as a multiple of the time between two
+/// messages. A link that becomes twelve times slower is rarer than a jump. Doubled, more jumps count as
+/// queues.
 const JUMP_FACTOR: f64 = 12.0;
 
-/// The time for which a measured round trip tells how long the queue is at most.
+/// Time for which a measured round trip bounds the queue. Doubled, a queue that has grown since shows up to
+/// 1 s later.
 const ROUND_TRIP_LASTS: Duration = Duration::from_secs(1);
 
-/// What a round trip may be longer without any queue: hosts answer late.
+/// Excess of a round trip over the shortest one that no queue explains, in microseconds: hosts answer late.
+/// Doubled, a clock that jumps counts as a queue of up to 2 ms.
 const SLACK_US: f64 = 1_000.0;
 
 #[derive(Debug, Default)]
@@ -81,8 +91,8 @@ impl Delay {
         self.least.parts().map(moved).min_by(f64::total_cmp)
     }
 
-    /// How much slower the sender's clock is, in seconds a second: the slope between the least value of the older half of the
-    /// span and that of the later half.
+    /// The lag of the sender's clock, in seconds a second: the slope between the least value of the older
+    /// half of the span and that of the later half.
     fn drift(&self) -> f64 {
         let parts = self.least.parts();
         let count = parts.len();

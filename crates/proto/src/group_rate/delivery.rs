@@ -1,4 +1,4 @@
-//! What the path delivers: the highest rate of the last round trips.
+//! The rate that the path delivers: the highest one of the last round trips.
 //!
 //! Rate samples follow draft-ietf-ccwg-bbr ("Estimating Delivery Rate"): what arrived between two messages of the sender, divided by the
 //! longer one of the times that they took to leave and to arrive. So packets that a queue releases at once do not count as a high rate, and
@@ -6,8 +6,10 @@
 
 use std::collections::VecDeque;
 
-/// The number of round trips for which the highest rate is kept. It must be longer than the time between two phases Up, which is eight to
-/// thirteen round trips where others do not yield: with ten, each rate that Up had found was forgotten before the next one.
+/// Number of round trips for which the highest rate is kept. It must be longer than the time between two
+/// phases Up, which is eight to thirteen round trips where others do not yield. With ten, each rate that Up
+/// had found was forgotten before the next one. Doubled, a receiver behind a path that has become a little
+/// narrower tells the former rate for 20 round trips more.
 const ROUNDS: u64 = 20;
 
 /// The highest of the rates of the last [`ROUNDS`] rounds, each with its round. Rounds ascend, and rates fall.

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use crate::{Instant, usage::Usage};
 
-/// Who did not use its rate is held back for no less than this time more.
+/// Least time for which a sender that did not use its rate still counts as held back. Reports about the time
+/// before still come. Doubled, a sender that is late now and then hardly ever changes its rate.
 const SHORTEST: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
 pub struct HeldBack {
     pub usage: Usage,
-    /// When the sender did not use its rate last, if that still counts.
+    /// The time when the sender did not use its rate last, if that still counts.
     unused: Option<Instant>,
 }
 

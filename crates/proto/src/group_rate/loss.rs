@@ -1,37 +1,58 @@
-//! Which losses are congestion.
+//! The rule that tells which losses are congestion.
 //!
 //! BBR bears losses of 2 % in one round trip (draft-ietf-ccwg-bbr, `BBR.LossThresh`). Random losses of 2 % are more than that in every
 //! second round trip. So two averages are kept: of all losses, and of those that came without a queue, which are chance.
 
 use std::time::Duration;
 
-/// The share of packets, on average, above which losses are congestion, with or without a queue.
+/// Average share of lost packets, 0 to 1, above which losses are congestion, with or without a queue. It
+/// bears random losses of 2 %, which exceed BBR's 2 % in every second round trip (`BBR.LossThresh`). Doubled,
+/// 6 % of the packets may be lost for long where a full buffer is too short to show as a queue.
 const BEARABLE: f64 = 0.03;
 
-/// The number of packets that the average of all losses looks back on, and that of chance.
+/// Number of packets that the average of all losses looks back on. Fewer make a burst look like congestion.
+/// Doubled, congestion without a queue is answered half as fast: the last 2,000 packets take 5 s at 5 Mbit/s.
 const PACKETS: f64 = 2_000.0;
+/// Number of packets that the average without a queue looks back on. It is ten times as long, so that a few
+/// round trips hardly move it. Doubled, a sender whose path begins to lose packets at random yields to them
+/// for longer.
 const PACKETS_OF_CHANCE: f64 = 20_000.0;
 
-/// A round trip of few packets tells little: so many count, as long as a queue stands.
+/// Number of packets over which losses with a queue are added up, because a round trip of few packets tells
+/// little. Doubled, former losses count for twice as many packets while a queue stands.
 const PACKETS_OF_QUEUE: f64 = 400.0;
 
-/// The highest weight of a new share, in parts of the whole: even a round trip of many packets may have lost one burst.
+/// Highest weight of a round trip in the average of all losses, 0 to 1. Even a round trip of many packets may
+/// have lost one burst. Doubled, such a burst moves the average twice as far.
 const MOST_WEIGHT: f64 = 0.1;
+/// Highest weight of a round trip in the average without a queue, 0 to 1, once it has 50 of them. Doubled,
+/// one burst moves that average twice as far.
 const MOST_WEIGHT_OF_CHANCE: f64 = 0.02;
 
-/// A queue has lost some if so many standard deviations more got lost than by chance, and so many packets. Losses come in pairs, at least.
+/// Number of standard deviations above chance from which losses are a queue's. Fewer make a lone sender yield
+/// to random losses. Doubled, the sender yields to others later on paths that lose packets by chance.
 const DEVIATIONS: f64 = 4.0;
+/// Mean number of packets that are lost together by chance. Losses come in pairs, at least. Doubled, the
+/// bound above chance is 1.4 times as wide.
 const BURST: f64 = 2.0;
+/// Number of packets above that bound, besides. It counts where few packets are expected to be lost. Doubled,
+/// two losses more in a round trip are taken for chance.
 const MORE_PACKETS: f64 = 2.0;
 
-/// The highest share that is taken for chance.
+/// Highest average share of lost packets, 0 to 1, that is taken for chance. Without it, a receiver that lies
+/// could name any loss as chance. Doubled, such a lie could hide losses of 12 %.
 const MOST_CHANCE: f64 = BEARABLE * 2.0;
 
-/// Where fewer than this share get lost by chance, no loss with a queue is chance.
+/// Share of packets lost by chance, 0 to 1, below which every loss with a queue counts. Doubled, a sender
+/// whose path loses almost one packet in a thousand at random yields to each of these that comes with a
+/// queue.
 const NO_SHARE: f64 = 0.0005;
 
-/// A queue that overflows is longer than this share of the longest one, of which so much is left with each report.
+/// Share of the longest queue, 0 to 1, that a queue must have reached to overflow. Higher values overlook
+/// losses once a queue was longer. Doubled, only a queue as long as the longest one loses packets.
 const NEAR_FULL: f64 = 0.5;
+/// Share of the longest queue that is left with each report. Half of it is gone after 69 reports; with twice
+/// the decay, after 34. A slower decay overlooks losses for longer when the buffer has become shorter.
 const LONGEST_DECAY: f64 = 0.99;
 
 /// The average shares of packets that get lost on a path, 0 to 1.

@@ -1,4 +1,4 @@
-//! What a receiver finds out about the path to it.
+//! A receiver's measurements of the path to it.
 //!
 //! The sender's Pace messages divide the stream of packets. Each one carries the time when it left, and its packet number tells
 //! how many packets left before. So two of them, about a round trip apart, tell what was sent between them, what has arrived, and how long
@@ -9,42 +9,59 @@ use std::{collections::VecDeque, time::Duration};
 use super::{delay::Delay, delivery::Delivery, loss::Losses};
 use crate::{Instant, arrived::Arrived};
 
-/// The shortest span that is measured as a round trip. Shorter ones would tell of super-packets and of hosts.
+/// Shortest span that is measured as a round trip. Shorter ones would tell of super-packets and of hosts.
+/// Doubled, paths with a round trip below 20 ms are measured less often.
 const SHORTEST_SPAN: Duration = Duration::from_millis(10);
 
-/// The queue is the least that so many messages found. One message alone may wait behind a super-packet.
+/// Number of messages of which the least queue counts. One message alone may wait behind a super-packet.
+/// Doubled, a queue that grows shows three messages later.
 const QUEUE_POINTS: usize = 3;
 
-/// The shortest time between two messages that is a pause of the sender, if few packets were sent in it, or an outage of the path, if less
-/// than this share of them arrived.
+/// Shortest time between two messages that is a pause of the sender or an outage of the path. It is a pause
+/// if fewer than [`LEAST_PACKETS`] were sent in it. Doubled, the losses of an outage between 0.4 and 0.8 s
+/// count as the path's.
 const PAUSE: Duration = Duration::from_millis(400);
+/// Share of the packets of such a time, 0 to 1, below which it is an outage. Losses in an outage tell nothing
+/// of the path that is back: one of them ended Start at a hundredth of the link. Doubled, a path that loses
+/// more than eight tenths for that time counts as cut.
 const OUTAGE_SHARE: f64 = 0.1;
 
-/// The fewest packets that tell a rate.
+/// Fewest packets that tell a rate. Doubled, a slow path is measured half as often.
 const LEAST_PACKETS: u32 = 8;
 
-/// The most messages that are remembered. Four come in a round trip.
+/// Number of messages that are remembered, at most. Four come in a round trip. Doubled, a sender of many
+/// messages takes twice the memory.
 const MOST_POINTS: usize = 512;
 
-/// The most runs of packets that are remembered since the last message.
+/// Number of runs of packets that are remembered since the last message, at most. Older ones count as sent
+/// before the next message. Doubled, they take twice the memory.
 const MOST_RUNS: usize = 1024;
 
-/// The length of a Pace in bits, with its headers and encryption. It counts less than a full packet.
+/// Length of a Pace, in bits, with its headers and encryption. It counts less than a full packet. Doubled,
+/// rates come out too high where a large share of the packets are messages.
 const PACE_BITS: f64 = 150.0 * 8.0;
 
-/// Numbers that jump further are another count: the sender has started again.
+/// Distance between two packet numbers above which they are of different counts: the sender has started
+/// again. Doubled, a sender that starts again closer to its former numbers is taken for one whose packets are
+/// lost.
 const MOST_JUMP: u32 = 1 << 22;
 
-/// A path is limited while one of the last round trips was.
+/// Number of round trips after one that limited the path in which it still counts as limited. Doubled, a
+/// receiver tells for four round trips more that it limits the rate.
 const LIMITED_ROUNDS: u32 = 4;
 
-/// A path that delivers less than this share of what is sent is limited.
+/// Share of what is sent, 0 to 1, below which a path that delivers no more is limited. Higher values take
+/// losses by chance for a limit. Twice as much is above 1, so every path would be limited.
 const DELIVERED_SHARE: f64 = 0.9;
 
-/// A path that delivers less than this share of what it did before has become narrower, or others have come.
+/// Share of its former rate, 0 to 1, below which a path has become narrower, or others have come. Until then,
+/// a receiver tells the highest rate of its last round trips. Twice as much is above 1, so each receiver that
+/// is limited would tell its latest rate.
 const NARROWED: f64 = 0.7;
 
-/// A receiver whose own host drops more than this share limits the rate after all.
+/// Share of the packets that a receiver's own host may drop, 0 to 1, before the receiver limits the rate
+/// after all. Lower values let a slow host hold up the group. Doubled, a host that drops everything limits
+/// nothing.
 const MOST_OWN_LOSS: f64 = 0.5;
 
 /// A message of the sender, as it arrived.
@@ -54,7 +71,7 @@ pub struct PacePoint {
     pub number: u32,
     /// The sender's clock when it left, in microseconds.
     pub sent_us: u64,
-    /// When it arrived.
+    /// The time when the message arrived.
     pub at: Instant,
     /// Whether the sender has less to send than its rate allows.
     pub is_unused: bool,
@@ -66,7 +83,7 @@ pub struct PacePoint {
     pub round_trip: Duration,
 }
 
-/// What is known of a path.
+/// A receiver's findings about its path.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Findings {
     /// The highest rate of delivery of the last round trips, in bits a second.
@@ -96,7 +113,7 @@ pub struct Path {
     round: Option<Point>,
     losses: Losses,
     findings: Findings,
-    /// When the path was limited last, and what it delivered then, in bits a second.
+    /// The time when the path was limited last, and the rate that it delivered then, in bits a second.
     limited: Option<(Instant, f64)>,
     /// The number of round trips since the path was limited.
     unlimited_rounds: u32,
@@ -118,7 +135,7 @@ struct Point {
     is_start: bool,
 }
 
-/// What lies between two points.
+/// The packets and the time between two points.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     /// Packets that were sent, and those that the network has delivered.
@@ -133,7 +150,8 @@ struct Span {
 
 /// # What happens
 impl Path {
-    /// What is known when the receiver begins to listen to another group: only its own host.
+    /// Keeps what is still known when the receiver begins to listen to another group: the drops of its own
+    /// host.
     pub fn elsewhere(&self) -> Self {
         Self { own_dropped: self.own_dropped, ..Self::default() }
     }
@@ -376,7 +394,7 @@ mod tests {
         run_in(path, millis, (is_unused, false), arrives);
     }
 
-    /// As [`run`], where the sender may still be looking for its first rate.
+    /// Does as [`run`], where the sender may still be looking for its first rate.
     fn run_in(
         path: &mut Path,
         millis: std::ops::Range<u64>,

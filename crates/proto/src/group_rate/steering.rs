@@ -25,83 +25,147 @@ use crate::{
     rate_bounds::{Bounds, SHORTEST_ROUND_TRIP, SILENT_PACKETS},
 };
 
-/// 4 ln 2: what arrives doubles in each round trip (`BBR.StartupPacingGain`).
+/// Rate in Start, as a multiple of what arrives: 4 ln 2, so what arrives doubles in each round trip
+/// (`BBR.StartupPacingGain`). Doubled, Start sends 5.5 times instead of 2.8 times what a full path delivers,
+/// until reports show it.
 const START_GAIN: f64 = 2.77;
-/// The growth that shows that the path is not full, and the round trips for which it may be missing (as BBR's "full pipe" estimator).
+/// Factor by which the highest rate of delivery must grow for Start to go on, as in BBR's "full pipe"
+/// estimator. Doubled, Start ends too early on paths where the rate grows by less than 2.5 in three round
+/// trips.
 const START_GROWTH: f64 = 1.25;
+/// Number of round trips without that growth after which Start ends, as in BBR's "full pipe" estimator.
+/// Doubled, Start keeps a full path overloaded for three round trips more.
 const START_ROUNDS: u32 = 3;
-/// Start ends when nothing has arrived for so long.
+/// Time without any arrival after which Start may end. It trades patience with a path that answers late
+/// against packets that are sent into one that is cut. Doubled, a sender whose packets do not arrive goes on
+/// for 1 s more.
 const EMPTY_START: Duration = Duration::from_secs(1);
-/// The share of lost packets that ends Start when a queue shows, or nothing has grown for a round trip.
+/// Share of packets lost in one round trip, 0 to 1, that no late host explains. It ends Start when a queue
+/// shows or nothing has grown for a round trip. Lower values end Start by chance on lossy paths. Doubled,
+/// Start may lose a fifth of its packets for some round trips.
 const START_LOSS: f64 = 0.1;
-/// What may be under way in Start: so many bandwidth-delay products, and so many packets.
+/// Most data under way in Start, in bandwidth-delay products. All above one product stands in a queue, or is
+/// lost. Lower values make Start wait for reports that are late. Doubled, Start queues up to seven products
+/// instead of three.
 const MOST_IN_START: f64 = 4.0;
+/// Packets that may be under way in Start besides [`MOST_IN_START`]. They matter where a product is a few
+/// packets. Doubled, a slow link queues 16 packets more.
 const SPARE_PACKETS: f64 = 16.0;
 
+/// Rate in Drain, as a share of what the path delivers (`BBR.DrainPacingGain`). With half, a queue of one
+/// round trip is gone in two. Doubled, the queue would not shrink at all.
 const DRAIN_GAIN: f64 = 0.5;
-/// Start's queue is gone when no more than so many bandwidth-delay products are under way.
+/// Most data under way when Start's queue is gone, in bandwidth-delay products. Without this bound, Drain
+/// ended at the first report that was about the time before it. Doubled, Drain ends while more than a product
+/// still waits.
 const MOST_DRAINED: f64 = 1.25;
+/// Rate in Up, as a multiple of what the path delivers (BBR's gain in ProbeBW_UP). Doubled, an attempt that
+/// fails queues six times as much.
 const UP_GAIN: f64 = 1.25;
-/// After a phase Up that lost packets, the next one tries this share of the excess.
+/// Share of the excess that Up tries after an attempt that lost packets. An excess of a quarter lost 5 % of
+/// all packets on 100 Mbit/s with 100 ms and a queue of 45 ms. Doubled, each attempt loses as much as the
+/// last.
 const UP_CAUTION: f64 = 0.5;
+/// Lowest rate in Up, as a multiple of what the path delivers. A lower one takes longer to fill a queue that
+/// counts, so an attempt lasts longer ([`Steering::attempt`]). With twice the excess, attempts lose more
+/// where queues are short.
 const LEAST_UP_GAIN: f64 = 1.06;
-/// What Up tries beside others that do not yield, until that brings no more.
+/// Rate in Up beside others that do not yield, as a multiple of what the path delivers, until an attempt
+/// brings nothing. Steps of a quarter took ten seconds to take back what BBR's first version had taken. With
+/// twice the excess, the way up is shorter and loses more packets of everybody.
 const CLIMB_GAIN: f64 = 1.5;
-/// Up goes on with growth by this share of what it tries. Token buckets let through a little more for a moment.
+/// Share of the excess in Up that must arrive for Up to go on. Token buckets let through a little more for a
+/// moment, which a lower share takes for growth. Doubled, Up stops although most of the excess arrives.
 const UP_GROWTH: f64 = 0.4;
-/// BBR's is 0.9. Its own queue is gone sooner with this, and others' show sooner.
+/// Rate in Down, as a share of what the path delivers. BBR's is 0.9. With 0.75, the sender's own queue is
+/// gone sooner, and others' show sooner. If twice as much were held back, each Down would leave half of the
+/// path unused once its queue is gone.
 const DOWN_GAIN: f64 = 0.75;
 
-/// A link's packets take no longer than so many times the shortest time that they took lately, however little others leave.
+/// Longest time of a packet that counts as noise, as a multiple of its shortest time in half a minute.
+/// Without the bound, a sender that BBR had pushed to 1 Mbit/s took BBR's queue for noise. Doubled, such a
+/// sender overlooks a queue that is twice as long.
 const MOST_SQUEEZED: f64 = 4.0;
 
-/// What is under way at most, in bandwidth-delay products (`BBR.DefaultCwndGain`), and at least, in packets (`BBR.MinPipeCwnd`).
+/// Most data under way, in bandwidth-delay products (`BBR.DefaultCwndGain`). Doubled, the rate falls only
+/// when queues are longer than three round trips instead of one.
 const MOST_UNDER_WAY: f64 = 2.0;
+/// Least data under way, in packets (`BBR.MinPipeCwnd`). Doubled, a slow link holds eight packets of the
+/// session instead of four.
 const LEAST_UNDER_WAY: f64 = 4.0;
 
-/// Round trips between two phases Up, and the least time. Beside others that do not yield, only the first counts.
+/// Mean length of Cruise, in round trips. Beside others that do not yield, it holds without
+/// [`SHORTEST_CRUISE`]. Doubled, spare capacity is found half as often, and what Up has found is forgotten
+/// before the next one (`ROUNDS` in `delivery.rs` must be larger).
 const CRUISE_ROUNDS: u32 = 8;
+/// Least mean length of Cruise, unless others do not yield. It keeps attempts rare where round trips are
+/// short. Doubled, spare capacity is found half as often where the round trip is below 62 ms.
 const SHORTEST_CRUISE: Duration = Duration::from_millis(500);
 
-/// A loss above this share in one round trip, with a queue, says that the path delivers what arrives and not more.
+/// Share of packets lost in one round trip, 0 to 1, that says with a queue that the path delivers what
+/// arrives and not more. Lower values take an overflow of the sender's own queue for a narrower path.
+/// Doubled, a path that loses up to a tenth is answered by a TCP window alone.
 const HEAVY_LOSS: f64 = 0.05;
-/// As does a path that delivers less than this share of what it did.
+/// Share of its former rate, 0 to 1, below which a path with a standing queue has become narrower. Lower
+/// values notice it later. Twice as much is above 1, so every queue that stands would count.
 const NARROWED: f64 = 0.7;
-/// The share of losses that counts even where others do not yield.
+/// Share of packets lost in one round trip, 0 to 1, that counts even where others do not yield. A tenth is
+/// lost beside BBR's first version, because neither yields, and must not count. Doubled, the sender bears the
+/// loss of up to three packets in ten.
 const EXTREME_LOSS: f64 = 0.15;
 
-/// Where a sender is alone, a queue shrinks by what it does not send. Where it shrinks by less than this share of that, others fill it.
+/// Share of what a sender does not send, 0 to 1, by which its own queue shrinks at least. If a queue shrinks
+/// by less, others fill it. Twice as much is above 1, so no sender would find that it is alone.
 const ALONE_SHARE: f64 = 0.7;
 
-/// The time of a contest after which Down tests whether there is one.
+/// Time of Cruise in a contest after which Down tests whether there is one. Each test costs a part of the
+/// rate. Doubled, a sender that has taken its own queue for others' keeps a TCP window for 4 s more.
 const CONTEST_TEST: Duration = Duration::from_secs(4);
-/// A contest is over when the queue has been gone for so long, and for so many round trips. Who has yielded needs seconds to be back.
+/// Time without a queue or a mark after which a contest is over. A rival that has yielded needs seconds to be
+/// back. Doubled, the rate stays that of a TCP window for 3 s more when the others have left.
 const EMPTY: Duration = Duration::from_secs(3);
+/// Least such time, in round trips. It counts where the round trip is above 250 ms, because windows grow by
+/// round trips. Doubled, it counts from 125 ms on.
 const EMPTY_ROUNDS: u32 = 12;
-/// In a contest, the rate is at most so many times what arrives.
+/// Highest rate in a contest, as a multiple of what arrives, besides one packet in a round trip. Lower values
+/// hold back a window that grows. Doubled, a window that is too large for the path queues packets faster than
+/// the path delivers them.
 const MOST_ABOVE_LATEST: f64 = 1.5;
 
-/// What is left of the highest rate with each report.
+/// Share of the highest rate of sending that is left with each report. Receivers cannot report more than this
+/// rate. Half of it is gone after 69 reports; with twice the decay, after 34. A slower decay lets a receiver
+/// that lies claim a rate of long ago.
 const PEAK_DECAY: f64 = 0.99;
 
-/// The shortest time over which receivers measure.
+/// Shortest time over which receivers measure, as `SHORTEST_SPAN` in `path.rs`. Doubled, the sender answers
+/// more slowly where the round trip is below 20 ms.
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 
-/// The fewest packets between two of the sender's messages.
+/// Fewest packets between two of the sender's messages, as the sender of `tfmcc` spaces them. Doubled,
+/// attempts at low rates last longer, because reports take longer.
 const PACKETS_A_MESSAGE: u32 = 8;
-/// Receivers tell the least queue of so many messages.
+/// Number of messages of which receivers tell the least queue, as `QUEUE_POINTS` in `path.rs`. Doubled,
+/// attempts at low rates last longer, and a queue that grows shows later.
 const MESSAGES_A_QUEUE: u32 = 3;
 
-/// Fewer packets than these, and a shorter time, do not tell whether the rate is used: several packets leave at once.
+/// Number of packets over which the use of the rate is measured, at least. Several packets leave at once, so
+/// fewer of them tell little. Doubled, a slow sender notices later that it does not use its rate.
 const FEW_PACKETS: u32 = 24;
+/// Least time over which the use of the rate is measured, for the same reason. Doubled, a fast sender notices
+/// later that it does not use its rate.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// A sender that did not use its rate is held back for so many round trips more.
+/// Number of round trips for which a sender counts as held back after it did not use its rate. Reports about
+/// that time still come. Doubled, a sender on a busy machine hardly ever counts as anything else, and keeps
+/// its rate.
 const HELD_BACK_ROUNDS: u32 = 8;
-/// A queue that is longer is none of a late host.
+/// Longest queue that may be due to a late host. Doubled, a sender whose host is late keeps its rate in front
+/// of a queue of up to 20 ms.
 const LATE: Duration = Duration::from_millis(10);
 
-/// A share of marked packets that means all.
+/// Share of packets, 0 to 1, above which all of them count as marked. A router that marks all packets of an
+/// empty queue marks them for another reason. Lower values disregard real marks; twice as much is above 1, so
+/// marks on all packets would hold the rate down for ever.
 const ALL_MARKED: f64 = 0.9;
 
 /// The part of a report that the rate depends on.
@@ -124,9 +188,9 @@ pub struct Sample {
 struct Bandwidth {
     present: f64,
     previous: f64,
-    /// What Up tries, as a multiple.
+    /// The rate that Up tries, as a multiple of what the path delivers.
     up_gain: f64,
-    /// What the path was taken for before the last Up, and whether that has lost packets.
+    /// The rate that the path was taken for before the last Up, and whether that phase has lost packets.
     tried: f64,
     has_lost: bool,
     /// The shortest time that one bit has taken lately, in seconds. Others may leave a sender much less than the link can do.
@@ -180,7 +244,7 @@ impl Bandwidth {
         self.up_gain = (1.0 + (self.up_gain - 1.0) * UP_CAUTION).max(LEAST_UP_GAIN);
     }
 
-    /// Nothing is left to take back.
+    /// Ends the faster climb, because nothing is left to take back.
     fn climb_no_more(&mut self) {
         self.up_gain = self.up_gain.min(UP_GAIN);
     }
@@ -190,7 +254,7 @@ impl Bandwidth {
     }
 }
 
-/// What the sender does, since when, and what was there before.
+/// The sender's phase, the time when it began, and the rate and queue before it.
 #[derive(Debug)]
 struct Stage {
     phase: Phase,
@@ -490,7 +554,7 @@ impl Steering {
         }
     }
 
-    /// Nobody contends any more, so Up need not climb fast.
+    /// Ends the contest. Nobody contends any more, so Up need not climb fast.
     fn end_contest(&mut self) {
         self.contest.end();
         self.bandwidth.climb_no_more();
@@ -518,8 +582,8 @@ impl Steering {
         }
     }
 
-    /// Sends less until the queue is gone. As long as it stands, who is alone gets as much as before. Others take what a sender leaves
-    /// them, and their queue does not go.
+    /// Sends less until the queue is gone. As long as the queue stands, a sender that is alone gets as much
+    /// as before. Others take what a sender leaves them, and their queue does not go.
     fn drain(&mut self, now: Instant) {
         let elapsed = now - self.stage.since;
         let unsent = self.unsent();
@@ -802,7 +866,7 @@ mod tests {
         capacity_bps: f64,
         queue_bits: f64,
         most_bits: f64,
-        /// What leaves at random.
+        /// The share of packets that are lost at random, 0 to 1.
         loss: f64,
         marked: f64,
         /// Delivered and sent bits, and the queue, of the last steps.
@@ -845,7 +909,7 @@ mod tests {
             (delivered / most, queued / steps / self.capacity_bps / ROUND_TRIP.as_secs_f64())
         }
 
-        /// What the receiver has seen in the round trip before the last one.
+        /// Reports what the receiver has seen in the round trip before the last one.
         fn report(&mut self) {
             if self.steps.len() < 40 {
                 return;
@@ -907,7 +971,8 @@ mod tests {
         assert!(link.steering.is_unused());
     }
 
-    /// It stayed in Down, at half of the rate, for 0.3 s and more each time that the sender's host was late.
+    /// The rate stayed in Down, at half of what the path delivers, for 0.3 s and more each time that the
+    /// sender's host was late.
     #[test]
     fn down_ends_when_the_queue_is_gone_although_the_sender_is_late() {
         let mut link = Link::new(50e6, 1.0);

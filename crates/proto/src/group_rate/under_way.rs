@@ -1,16 +1,20 @@
-//! What is under way: sent, and not yet behind the message that the last report answers.
+//! The data under way: sent, and not yet behind the message that the last report answers.
 
 use std::{collections::VecDeque, time::Duration};
 
 use crate::Instant;
 
-/// What is sent within this time of each other is remembered as one.
+/// Time within which sent packets are remembered as one moment. Doubled, the amount under way is half as
+/// precise, and twice the time is remembered.
 const GRAIN: Duration = Duration::from_micros(250);
 
-/// The most moments that are remembered: a quarter of a second, at least.
+/// Number of moments that are remembered: a quarter of a second, at least. Beyond that, what a report answers
+/// is not known. Doubled, that takes twice the memory and holds for twice the time.
 const MOST_MARKS: usize = 1024;
 
-/// The grain with which the longest round trip that is believed, of 5 s, is remembered.
+/// Time within which sent packets are one moment where round trips of up to 5 s are remembered. When only a
+/// second was remembered, honest receivers behind a queue of 3 s were taken for liars. Doubled, round trips
+/// of 10 s are remembered, half as precisely.
 const COARSE_GRAIN: Duration = Duration::from_millis(5);
 
 /// Bytes that have left, and bytes that a report has answered.

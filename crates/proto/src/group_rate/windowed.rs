@@ -4,7 +4,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use crate::Instant;
 
-/// The number of parts of the span. The least is forgotten at most one part too late.
+/// Number of parts of the span. The least is forgotten at most one part too late, which is 1.5 s. Doubled,
+/// that is half as much, and twice as many values are kept.
 const PARTS: u32 = 20;
 
 /// The least value of the last [`Least::SPAN`], with the time when it was seen.
@@ -24,7 +25,8 @@ pub struct Seen {
 }
 
 impl Least {
-    /// The time after which a value is forgotten. A competitor may keep the queue from emptying for this long.
+    /// Time after which a value is forgotten. A competitor may keep the queue from emptying for this long.
+    /// Doubled, a path that has become longer, by another route, counts as queued for 30 s more.
     pub const SPAN: Duration = Duration::from_secs(30);
 
     pub fn add(&mut self, now: Instant, value: f64) {

@@ -17,8 +17,9 @@ const SAVED: Duration = Duration::from_secs(1);
 /// The longest time in which all requests for the losses of one burst come.
 const BURST: Duration = Duration::from_millis(500);
 
-/// The longest time of asking for too much that is remembered, and the divisor of the speed at which rests shorten it: who floods, rests
-/// and floods again is not taken for somebody with one burst of losses.
+/// The longest time of asking for too much that is remembered, and the divisor of the speed at which rests
+/// shorten it: a member that floods, rests and floods again is not taken for one with a single burst of
+/// losses.
 const MOST_BEYOND: Duration = Duration::from_secs(4);
 const RESTS: u32 = 8;
 

@@ -338,7 +338,7 @@ impl Clients {
 /// Whether a controller may speak for a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lead {
-    /// Nobody speaks for the group.
+    /// No controller speaks for the group.
     Unknown,
     Yes,
     /// Another controller does, and is still heard.

@@ -7,9 +7,9 @@
 //! what is missing but obtainable below (the paper's three states). So a controller can die at any time, and another
 //! member goes on with what the reports of the next half second say.
 //!
-//! - [`Sender`] and [`Receiver`] are the machines. A receiver takes objects as a carousel's does ([`crate::carousel`]), whose machine
-//!   it holds, and adds the asking, the mending and the group.
-//! - [`control`] is LGCP: who is in which group, and who its controller is.
+//! - [`Sender`] and [`Receiver`] are the machines. A receiver takes objects as a carousel's does
+//!   ([`crate::carousel`]), whose machine it holds, and adds the asking, the mending and the group.
+//! - [`control`] is LGCP: the members of each group, and its controller.
 //!
 //! # The paper's three schemes
 //!

@@ -131,7 +131,7 @@ pub struct Receiver {
     /// Members that have sent what the sender has not signed.
     put_out: BTreeSet<Member>,
     times: Times,
-    /// On a fanout without multicast: when the sender is asked for copies.
+    /// The state of asking the sender for copies, on a fanout without multicast.
     listening: Option<Listening>,
     out: VecDeque<Step<ReceiverTransmit, ReceiverEvent, ReceiverWait>>,
 }

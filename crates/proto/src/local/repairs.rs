@@ -1,8 +1,9 @@
-//! What a member, or the sender, is to send again, and when.
+//! The repairs that a member, or the sender, is to send, and their times.
 //!
-//! A repair for the local group waits for a random time, and does not leave when another member was first. What has just
-//! been sent again is not sent once more for requests that were under way. Repairs for groups below may wait for blocks
-//! that are not there yet. Repairs beyond what somebody may ask for ([`super::accounts`]) leave when nothing else does.
+//! A repair for the local group waits for a random time, and does not leave when another member was first. A
+//! repair that has just been sent is not sent once more for requests that were under way. Repairs for groups
+//! below may wait for blocks that are not there yet. Repairs beyond what somebody may ask for
+//! ([`super::accounts`]) leave when nothing else does.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -23,7 +24,7 @@ const MAX_JOBS_OF_ONE: usize = 256;
 const MAX_RECENT: usize = 1_024;
 const REMEMBERED: Duration = Duration::from_millis(250);
 
-/// The time after which a waiting repair is forgotten. Whoever lacks it asks again.
+/// The time after which a waiting repair is forgotten. A member that lacks it asks again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The identity of a repair: object, position and destination.
@@ -251,7 +252,7 @@ impl Repairs {
         self.forget_those(|key| key.object == object);
     }
 
-    /// Nothing is to be sent any more.
+    /// Forgets all repairs.
     pub fn clear(&mut self) {
         if self.jobs.first().is_some() {
             *self = Self::default();

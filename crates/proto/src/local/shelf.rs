@@ -1,5 +1,5 @@
-//! What a receiver knows of a session's objects besides the blocks that are there: what was announced, how far the session
-//! is, and which objects are over.
+//! A receiver's knowledge of a session's objects besides the blocks that are there: what was announced, how
+//! far the session is, and which objects are over.
 
 use std::{cmp::Ordering, ops::Range};
 

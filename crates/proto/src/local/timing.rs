@@ -1,5 +1,6 @@
-//! How long members wait before they ask, and before they send again: random times in units of the group's size, so that
-//! one member speaks and the others hear it in time (the paper leaves this open; Nonnenmacher and Biersack, "Optimal multicast feedback", 1998).
+//! The times that members wait before they ask, and before they send again. They are random, in units of the
+//! group's size, so that one member speaks and the others hear it in time (the paper leaves this open;
+//! Nonnenmacher and Biersack, "Optimal multicast feedback", 1998).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a receiver lacks, and when it asks for it.
+//! The blocks that a receiver lacks, and the times when it asks for them.
 //!
 //! A want is a run of blocks that were noticed together. When its time comes, what is still missing of it is asked for. Then
 //! it waits for longer than any repair takes. A want that another member asks for meanwhile waits as if it had been asked

@@ -15,8 +15,8 @@ use treecast_wire::membership::RecordKind;
 use super::{Filter, Timers};
 use crate::Instant;
 
-/// How many times a group is asked about again after a listener of MLDv1 or IGMPv2 has left: in the newer versions a host
-/// says several times that it leaves, in these once, which may get lost.
+/// The number of times that a group is asked about again after a listener of MLDv1 or IGMPv2 has left. In the
+/// newer versions a host says several times that it leaves. In these it says so once, and that may get lost.
 const ASKED_AGAIN: u8 = 3;
 
 /// A group on one link. It begins in INCLUDE({}), which means that nobody listens.
@@ -30,7 +30,7 @@ pub struct Group {
     queries_left: u8,
     /// The time of the next specific query, of the group or of its sources.
     next_query: Option<Instant>,
-    /// When the group is to be asked about again, and how many times; see [`ASKED_AGAIN`].
+    /// The time when the group is to be asked about again, and the number of times; see [`ASKED_AGAIN`].
     asks_again: Option<(Instant, u8)>,
     /// The time until which a listener with MLDv1 or IGMPv2 counts as present.
     old_listener_until: Option<Instant>,

@@ -23,9 +23,10 @@ const SOURCES_PER_RECORD: usize = 64;
 /// The room for records in a report, in bytes: what such a packet holds beside its headers.
 const REPORT_LEN: usize = 1200;
 
-/// How often a router reports that it wants more. When all these reports get lost, everybody behind the router waits for the next
-/// general query, two minutes. The robustness of RFC 9777 (2 reports) is meant for hosts, of which a link has many: on a link that
-/// loses 5 %, one join in 400 would fail. The pauses double, because losses come in bursts.
+/// The number of times that a router reports that it wants more. When all these reports get lost, all hosts
+/// behind the router wait for the next general query, two minutes. The robustness of RFC 9777 (2 reports) is
+/// meant for hosts, of which a link has many: on a link that loses 5 %, one join in 400 would fail. The
+/// pauses double, because losses come in bursts.
 const JOIN_REPORTS: u8 = 4;
 
 /// The filters of the groups that the router listens to on one link, and the reports that it still has to send.
@@ -265,7 +266,7 @@ fn exclude(group: IpAddr, kind: RecordKind, filter: &Filter) -> Vec<Record> {
     vec![Record { kind, group, sources }]
 }
 
-/// As many records as the sources need, at least one. The first has one kind, the others another.
+/// Returns as many records as the sources need, at least one. The first has one kind, the others another.
 fn records<'a>(
     group: IpAddr,
     first: RecordKind,

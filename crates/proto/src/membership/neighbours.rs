@@ -1,4 +1,4 @@
-//! Who else is on a router's link.
+//! The other hosts and routers on a router's link.
 //!
 //! A querier asks twice, a second apart, whether anybody wants what one listener no longer wants. On a link between two
 //! routers there is nobody to ask.

@@ -116,8 +116,8 @@ impl Room {
         std::mem::take(&mut self.is_news)
     }
 
-    /// If a group has as many sources as it may: the source that gives way to another one of `host`, if any
-    /// does.
+    /// Returns the source that gives way to another one of `host`, if any does, in a group that has as many
+    /// sources as it may.
     fn newest_of_largest(&self, host: IpAddr, group: IpAddr, source: IpAddr) -> Option<Option<IpAddr>> {
         let held: Vec<_> = self.sources.range(sources_of(group)).collect();
         if held.len() < self.limits.sources_per_group || self.sources.is_held((group, source)) {

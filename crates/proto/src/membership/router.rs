@@ -147,12 +147,12 @@ pub enum Transmit {
     Count { source: IpAddr, group: IpAddr },
 }
 
-/// What becomes of a group's packets at a link that they could be forwarded to.
+/// The treatment of a group's packets at a link that they could be forwarded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passing {
     /// The packets are forwarded to the link, or would be if any came.
     Forwarded,
-    /// Nobody on the link wants them.
+    /// No host on the link wants the packets.
     NotWanted,
     /// The router forwards nothing to the link: it does not route there, or another router does.
     NotServed,
@@ -289,8 +289,8 @@ impl Router {
         self.upstream.map(|(link, _)| link)
     }
 
-    /// What becomes of packets to `group` at `link`. Without a source: of packets from any source. Without a group:
-    /// of packets to a group that somebody wants there.
+    /// Returns the treatment of packets to `group` at `link`. Without a source: of packets from any source.
+    /// Without a group: of packets to a group that somebody wants there.
     pub fn passing(&self, link: LinkId, source: Option<IpAddr>, group: Option<IpAddr>) -> Passing {
         let on_link = self.links.get(&link);
         let is_upstream = self.upstream.is_some_and(|(upstream, _)| upstream == link);

@@ -159,7 +159,8 @@ mod tests {
         assert!(shares.is_held(2));
     }
 
-    /// Whoever asks for no more than a share of its own gets it, and who holds one thing keeps it.
+    /// An address that asks for no more than a share of its own gets it, and one that holds one thing keeps
+    /// it.
     #[test]
     fn many_addresses_take_as_many_shares_and_no_more() {
         let mut shares = Shares::new(60);

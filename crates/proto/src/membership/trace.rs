@@ -1,6 +1,6 @@
-//! How a router answers Mtrace2 (RFC 8487): it turns a client's query into a request, adds a block about itself to
-//! each request, and passes it on to the router that the source's packets come from. The last router replies to
-//! the client.
+//! A router's answers to Mtrace2 (RFC 8487). It turns a client's query into a request, adds a block about
+//! itself to each request, and passes it on to the router that the source's packets come from. The last
+//! router replies to the client.
 //!
 //! The machine remembers nothing of a trace but the numbers of recent queries. What it says comes from
 //! [`Surroundings`]: the routes, the router's machine and the kernel's counts.
@@ -60,7 +60,7 @@ const LOCAL_PROTOCOL: u16 = 2;
 /// IANAipMRouteProtocol: IGMP or MLD only.
 const IGMP_ONLY: u16 = 10;
 
-/// What surrounds the machine: the host's links and routes, and the router's forwarding.
+/// The surroundings of the machine: the host's links and routes, and the router's forwarding.
 pub trait Surroundings {
     /// Whether a neighbour on the link can have this address.
     fn is_neighbour(&self, link: LinkId, address: IpAddr) -> bool;
@@ -71,7 +71,7 @@ pub trait Surroundings {
     /// The way that packets come from `source`. Without a source: the way of any-source groups.
     fn upstream(&mut self, source: Option<IpAddr>) -> Upstream;
 
-    /// What becomes of packets to `group` at `link`; see [`super::Router::passing`].
+    /// The treatment of packets to `group` at `link`; see [`super::Router::passing`].
     fn passing(&self, link: LinkId, source: Option<IpAddr>, group: Option<IpAddr>) -> Passing;
 
     /// The numbers of multicast packets that came in by a link, and that left by it.
@@ -107,7 +107,7 @@ impl Upstream {
     }
 }
 
-/// How a message came.
+/// The circumstances in which a message came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// The link where it came in.
@@ -129,7 +129,7 @@ pub enum Transmit {
     Reply { from: Option<IpAddr>, to: SocketAddr, message: Message },
 }
 
-/// Why a message was not answered.
+/// The reason why a message was not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     Malformed,

@@ -8,7 +8,7 @@ use super::{chunks::Chunks, ranges::BlockSet};
 /// The most pages that the caller compares at the same time.
 const MAX_BUSY: usize = 64;
 
-/// What is left to be compared.
+/// The pages that are left to be compared.
 #[derive(Debug)]
 pub(crate) struct Check {
     chunks: Chunks,

@@ -1,11 +1,12 @@
-//! How an object is cut into chunks, whose hashes tell which part of a wrong copy is wrong (DESIGN, Security). Sender and
-//! receivers reckon the same from the object's size.
+//! The chunks of an object, whose hashes tell which part of a wrong copy is wrong (DESIGN, Security). Sender
+//! and receivers reckon the same from the object's size.
 
 use std::ops::Range;
 
 use treecast_wire::message::PAGE_CHUNKS;
 
-/// How long a chunk is, in bytes: a power of two of BLAKE3's own chunks, so that its hash is a node of BLAKE3's tree.
+/// The length of a chunk, in bytes. It is a power of two of BLAKE3's own chunks, so a chunk's hash is a node
+/// of BLAKE3's tree.
 pub const CHUNK_LEN: u64 = 64 * 1024;
 
 /// The most chunks that an object has, which bounds the memory for their hashes. An object above 8 GiB has

@@ -1,5 +1,5 @@
-//! Which blocks of an object there are, or are asked for: a set of block numbers that stays small
-//! when it is nearly empty, nearly full, or neither.
+//! A set of block numbers of an object: those that are there, or are asked for. It stays small when it is
+//! nearly empty, nearly full, or neither.
 //!
 //! The set is cut into chunks of 4,096 blocks. A chunk without blocks costs nothing, a full one a map
 //! entry, any other 512 bytes at most, and 8 when they are all among its first 64: an object of 8 GiB in blocks of 1,420 bytes with random losses takes
@@ -23,14 +23,14 @@ enum Chunk {
     Full,
     /// Neither empty nor full; `count` blocks are in it.
     Partial {
-        /// Up to the last that has been written to, 64 at most.
+        /// The words up to the last that has been written to, 64 at most.
         words: Vec<u64>,
         count: u64,
     },
 }
 
 impl BlockSet {
-    /// How many blocks are in the set.
+    /// The number of blocks in the set.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -39,7 +39,7 @@ impl BlockSet {
         self.len == 0
     }
 
-    /// How many chunks hold memory, at most about 600 bytes each.
+    /// The number of chunks that hold memory, at most about 600 bytes each.
     pub(crate) fn chunks(&self) -> usize {
         self.chunks.len()
     }
@@ -74,7 +74,7 @@ impl BlockSet {
         before - self.len
     }
 
-    /// How many of `blocks` are in the set.
+    /// The number of `blocks` that are in the set.
     pub(crate) fn count(&self, blocks: Range<u64>) -> u64 {
         let in_chunk = |(number, bits): (u64, Range<u64>)| match self.chunks.get(&number) {
             None => 0,
@@ -213,7 +213,7 @@ fn word_at(words: &[u64], word: usize) -> u64 {
     words.get(word).copied().unwrap_or_default()
 }
 
-/// As [`BlockSet::find`], within the chunk whose first block is `base`.
+/// Does as [`BlockSet::find`], within the chunk whose first block is `base`.
 fn find_in_words(words: &[u64], base: u64, blocks: Range<u64>, present: bool) -> u64 {
     for (word, mask) in by_word(blocks.start - base..blocks.end - base) {
         let bits = word_at(words, word);

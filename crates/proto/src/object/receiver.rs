@@ -109,8 +109,8 @@ pub enum ReceiverTransmit {
     /// The connection is ahead of the group, or the group is quiet: hand in what the group's socket holds by now, and
     /// then [`ReceiverInput::Drained`]. A host that was busy with other things may have left a lot in there.
     DrainGroup,
-    /// Nothing has come from the sender for long: read the connection now, and answer with
-    /// [`ReceiverInput::Listened`]. A host that was busy with other things may have left the sender's words unread.
+    /// Read the connection now, and answer with [`ReceiverInput::Listened`], because nothing has come from
+    /// the sender for long. A host that was busy with other things may have left the sender's words unread.
     Listen,
     /// All bytes are stored: compute the hash and answer with [`ReceiverInput::Hashed`]. After a wrong hash, the wrong bytes
     /// are stored anew over those that are there, and this comes again.
@@ -178,7 +178,7 @@ impl fmt::Display for CutShort {
     }
 }
 
-/// What the receiver waits for.
+/// The event that the receiver waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiverWait {
     Connection,

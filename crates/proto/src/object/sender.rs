@@ -41,7 +41,7 @@ pub enum SenderInput {
     Joined { receiver: ReceiverId, receive_buffer_bytes: u32, round_trip: Option<Duration> },
     /// A receiver's connection is gone (INL_Unicast_Connection_Closed).
     Left { receiver: ReceiverId, reason: String },
-    /// What was multicast has not reached this receiver, and does not fill its buffer.
+    /// The multicast has not reached this receiver, and does not fill its buffer.
     Unheard { receiver: ReceiverId },
     /// A message came on a receiver's connection.
     Message { from: ReceiverId, file: FileId, message: Message },
@@ -59,7 +59,7 @@ pub enum SenderInput {
     Close,
 }
 
-/// Where a packet goes.
+/// The destination of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// The packet goes to the first group, which is the only one in most sessions.
@@ -88,7 +88,7 @@ pub enum SenderTransmit {
     CloseConnection(ReceiverId),
 }
 
-/// How one receiver ended with an object.
+/// The way in which one receiver ended with an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Complete,
@@ -98,7 +98,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What is kept of it while others are still at the object: receivers may fail at many, with long reasons.
+    /// Returns what is kept of it while others are still at the object. Receivers may fail at many objects,
+    /// with long reasons.
     pub(crate) fn without_reason(&self) -> Self {
         match self {
             Self::Failed(_) => Self::Failed(String::new()),
@@ -149,7 +150,7 @@ pub enum SenderEvent {
     WantsNoCopies {
         receiver: ReceiverId,
     },
-    /// Nobody listens any more, and the sender pauses.
+    /// The sender pauses, because nobody listens any more.
     Paused,
     /// Every object has been sent this many times.
     Looped {
@@ -159,7 +160,7 @@ pub enum SenderEvent {
     Closed,
 }
 
-/// What the sender waits for.
+/// The event that the sender waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SenderWait {
     /// The machine waits for objects to send.

@@ -34,7 +34,7 @@ pub enum StorageReport {
     Failed { reason: String },
 }
 
-/// How the transfer of a client's file ended.
+/// The way in which the transfer of a client's file ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientEvent {
     /// The file is complete, has the right hash, and has its final name.
@@ -46,7 +46,7 @@ pub enum ClientEvent {
     },
 }
 
-/// What a client waits for.
+/// The event that a client waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientWait {
     /// The client waits for the server.

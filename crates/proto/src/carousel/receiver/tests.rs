@@ -441,8 +441,8 @@ fn have() -> ReceiverInput {
     ReceiverInput::Have { file: FILE, ranges: vec![Range { start: 20, end: 80 }] }
 }
 
-/// Where the sender hears reports, a receiver says what it lacks when it knows what an older version holds, and again while
-/// nothing of it comes.
+/// A receiver that the sender can hear says what it lacks when it knows what an older version holds, and
+/// again while nothing of it comes.
 #[test]
 fn what_is_lacking_is_reported_until_it_comes() {
     let mut one = Reporting::new();

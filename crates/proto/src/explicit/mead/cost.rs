@@ -25,13 +25,15 @@ const ADDRESS_LEN: usize = 16;
 /// The options that carry the group of designated routers (`wire::mead::Options`).
 const GROUP_OPTION_LEN: usize = 24;
 
-/// How many lists are compared with each other at once. Where more meet, each lot is compared for itself.
+/// The number of lists that are compared with each other at once. Where more meet, each lot is compared for
+/// itself.
 const LOT: usize = 48;
 
 /// The settings that decide what a packet costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Model {
-    /// How many bytes follow the IPv6 header of a packet to a single receiver: the UDP header and its data.
+    /// The number of bytes that follow the IPv6 header of a packet to a single receiver: the UDP header and
+    /// its data.
     pub payload_bytes: usize,
     /// Whether routers heed the don't-replicate counter.
     pub dont_replicate: bool,
@@ -107,7 +109,7 @@ impl Model {
         in_lists + list.entries.iter().map(|entry| self.behind_bytes(tree, entry)).sum::<u64>()
     }
 
-    /// From an entry's router to its receivers.
+    /// The number of bytes on the links from an entry's router to its receivers.
     fn behind_bytes(&self, tree: &Tree, entry: &Entry) -> u64 {
         let hops = |node: usize| u64::from(tree.node(node).hops);
         let links = |receiver| hops(tree.last_router(receiver)).saturating_sub(hops(entry.node)) + 1;
@@ -152,7 +154,7 @@ struct Search<'a> {
     tree: &'a Tree,
     model: &'a Model,
     max: usize,
-    /// What has come up to each node from those behind it.
+    /// The bundles that have come up to each node from those behind it.
     reached: BTreeMap<usize, Vec<Bundle>>,
 }
 
@@ -202,7 +204,7 @@ impl Search<'_> {
         bundles.into_values().collect()
     }
 
-    /// What can be saved by joining `one` with each of those chosen.
+    /// The savings by joining `one` with each of those chosen.
     fn pairs_with(
         &self,
         bundles: &BTreeMap<usize, Bundle>,

@@ -1,4 +1,4 @@
-//! Which receivers share a packet: the grouping of meadcast-thesis-2024, 4.3.2.
+//! The choice of receivers that share a packet: the grouping of meadcast-thesis-2024, 4.3.2.
 //!
 //! It follows examples 1 to 5. Algorithm 1, as printed, cannot be followed where it says otherwise: a router that
 //! does not fit sends it back to the same router for ever (lines 9 and 10), and nothing is ever merged. The examples
@@ -155,12 +155,12 @@ struct Search<'a> {
     parameters: &'a Parameters,
     /// Receivers of each node that are in no list yet.
     free: Vec<Vec<Ipv6Addr>>,
-    /// How many such receivers there are at each node and behind it.
+    /// The number of such receivers at each node and behind it.
     below: Vec<usize>,
     grouping: Grouping,
 }
 
-/// What became of a router's receivers.
+/// The outcome of grouping a router's receivers.
 #[derive(PartialEq)]
 enum Added {
     All,
@@ -414,7 +414,7 @@ pub(super) mod tests {
         }
     }
 
-    /// What holds of every grouping, however it was found.
+    /// Checks the rules that hold of every grouping, however it was found.
     pub(in crate::explicit::mead) fn check(
         tree: &Tree,
         grouping: &Grouping,

@@ -1,8 +1,9 @@
-//! Which hosts on a designated router's links listen to which groups.
+//! The hosts on a designated router's links that listen to groups.
 //!
-//! Receivers register as in Xcast+ (RFC 5058): they join a group, at their own router alone, by MLD (RFC 9777), which every
-//! kernel speaks. [`Link`] asks and says whether anybody listens; here is remembered, too, who has said so, because a router
-//! only offers to serve those. Hosts are known by their Ethernet addresses: reports come from link-local ones.
+//! Receivers register as in Xcast+ (RFC 5058): they join a group, at their own router alone, by MLD (RFC
+//! 9777), which every kernel speaks. [`Link`] asks and says whether anybody listens; here it is remembered,
+//! too, which hosts have said so, because a router only offers to serve those. Hosts are known by their
+//! Ethernet addresses: reports come from link-local ones.
 //!
 //! Where a link has several routers, only its querier offers anything: each listener is to get one copy.
 
@@ -24,7 +25,7 @@ pub type Host = [u8; 6];
 /// Hosts with their groups that are remembered; when there are more, they are not offered anything.
 const MAX_HOSTS: usize = 16_384;
 
-/// Who names more sources of a group is not offered anything.
+/// The most sources of a group that a host may name. A host that names more is not offered anything.
 const MAX_SOURCES: usize = 64;
 
 /// The listeners on all links of a router, as hosts have reported them. Call [`Self::handle`] for each report,
@@ -33,7 +34,7 @@ const MAX_SOURCES: usize = 64;
 pub struct Listeners {
     timers: Timers,
     links: BTreeMap<u32, Link>,
-    /// What each host wants of a group, and until when that holds.
+    /// The sources that each host wants of a group, and the time until which that holds.
     hosts: BTreeMap<(u32, Host, Ipv6Addr), (Filter, Instant)>,
 }
 
@@ -145,7 +146,7 @@ impl Listeners {
         is_querier && said.is_some_and(|(filter, until)| *until > now && filter.passes(source.into()))
     }
 
-    /// What a host wants is what it said last (RFC 9777, 5.2.12).
+    /// Notes what a host wants, which is what it said last (RFC 9777, 5.2.12).
     fn note(&mut self, now: Instant, interface: u32, host: Host, record: &Record) {
         let IpAddr::V6(group) = record.group else { return };
         if !is_routable_group(record.group) {
@@ -167,7 +168,7 @@ impl Listeners {
     }
 }
 
-/// What a message says about groups; of version 1, in the words of version 2.
+/// The records of groups in a message. Those of version 1 are put in the words of version 2.
 fn records(message: &Message) -> Vec<Record> {
     let of_all = |kind, group: &IpAddr| vec![Record { kind, group: *group, sources: Vec::new() }];
     match message {
@@ -178,7 +179,7 @@ fn records(message: &Message) -> Vec<Record> {
     }
 }
 
-/// What a host wants after a record.
+/// The sources that a host wants after a record.
 fn changed(before: &Filter, record: &Record) -> Filter {
     let sources = || record.sources.iter().copied();
     let is_listed = |source: &IpAddr| record.sources.contains(source);

@@ -44,7 +44,7 @@ use crate::explicit::{
 };
 use crate::{Instant, Step};
 
-/// How long the sender may fall behind the pace of its requests and still catch up, in requests.
+/// The number of requests by which the sender may fall behind its pace and still catch up.
 const CATCH_UP: u32 = 8;
 
 /// A router that leaves may have been asked last in any of so many discoveries: those about receivers that join are short.
@@ -64,15 +64,15 @@ pub enum Algorithm {
 pub struct Config {
     /// The sender's address.
     pub source: Ipv6Addr,
-    /// How receivers are grouped.
+    /// The algorithm by which receivers are grouped.
     pub algorithm: Algorithm,
     /// The limits of address lists.
     pub parameters: Parameters,
-    /// How long the sender waits before its first discovery.
+    /// The time for which the sender waits before its first discovery.
     pub delay: Duration,
     /// The time from the beginning of one discovery to that of the next; at least the timeout.
     pub interval: Duration,
-    /// For how long the sender gathers responses in a discovery.
+    /// The time for which the sender gathers responses in a discovery.
     pub timeout: Duration,
     /// Whether the delay before the first discovery begins with the first traffic.
     pub waits_for_traffic: bool,
@@ -103,7 +103,7 @@ pub enum Input<'a> {
         router: Ipv6Addr,
         /// Its routing header.
         header: &'a Header,
-        /// What its options prove.
+        /// The proof that its options carry.
         proof: Option<Proof>,
         /// The group that its options offer.
         group: Option<Ipv6Addr>,
@@ -123,20 +123,20 @@ pub struct Request {
     pub group: Option<Ipv6Addr>,
 }
 
-/// What the sender's user is told.
+/// An event of which the sender's user is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The sender is to use this transmission group from now on.
     Group(TransmissionGroup),
     /// A discovery has ended, and [`Sender::tree`] is new.
     Discovered,
-    /// For now, packets of at most this many bytes reach these receivers.
+    /// Packets of at most this many bytes reach these receivers for now.
     Narrow(Vec<Ipv6Addr>, usize),
     /// ICMPv6 says that these receivers cannot be reached. The sender still sends to them.
     Unreachable(Vec<Ipv6Addr>, Unreachable),
 }
 
-/// What the sender waits for.
+/// The reason why the sender waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// The sender waits for the first packet of a program.
@@ -173,7 +173,7 @@ pub struct Counters {
 }
 
 enum Phase {
-    /// Until then; without a time, until there is traffic.
+    /// The sender is idle until this time or, without a time, until there is traffic.
     Idle(Option<Instant>),
     Asking(Discovery),
 }
@@ -182,7 +182,7 @@ struct Discovery {
     /// Still to be asked about.
     queue: VecDeque<Ipv6Addr>,
     asked: BTreeSet<Ipv6Addr>,
-    /// Until then, who joins is asked about as well.
+    /// The time until which a receiver that joins is asked about as well.
     closes: Instant,
     next_request: Instant,
     spacing: Duration,
@@ -195,11 +195,11 @@ struct Discovery {
 pub struct Sender {
     config: Config,
     phase: Phase,
-    /// When everybody is asked about again.
+    /// The time when all receivers are asked about again.
     next_discovery: Instant,
     /// Whether a router has said that it leaves, so that everybody is to be asked about soon.
     hurries: bool,
-    /// When a discovery last began for that.
+    /// The time when a discovery last began for that.
     hurried: Option<Instant>,
     /// Answers to the last discovery of everybody, and to all later ones.
     answers: Answers,
@@ -399,7 +399,7 @@ impl Sender {
         self.replace(group);
     }
 
-    /// What is to be done about a packet that did not arrive.
+    /// Decides what to do about a packet that did not arrive.
     fn lose(&mut self, now: Instant, packet: &Lost<'_>, cause: Cause) {
         let is_member = |receiver: &Ipv6Addr| self.group.ports.contains_key(receiver);
         let of_designated = self.group.designated(&packet.alone());
@@ -475,7 +475,8 @@ impl Sender {
         }
     }
 
-    /// When everybody is asked about again: whoever forges farewells has that happen four times in an interval at most.
+    /// The time when all receivers are asked about again. Forged farewells bring that about four times in an
+    /// interval at most.
     fn next_beginning(&self, now: Instant) -> Instant {
         let least = (self.config.interval / 4).max(self.config.timeout * 2);
         let soon = self.hurried.map_or(now, |hurried| now.max(hurried + least));
@@ -501,7 +502,8 @@ impl Sender {
         is_recent
     }
 
-    /// What is asked about a receiver with in this discovery. It need not be kept: it is made again when a response comes.
+    /// The nonce by which a receiver is asked about in this discovery. It need not be kept: it is made again
+    /// when a response comes.
     fn nonce(&self, discovery: u64, receiver: Ipv6Addr) -> [u8; NONCE_LEN] {
         let message = [&discovery.to_be_bytes()[..], &receiver.octets()].concat();
         let hash = blake3::keyed_hash(&self.config.seed, &message);

@@ -136,8 +136,8 @@ impl Answers {
 pub struct Node {
     /// The address of the node.
     pub address: Ipv6Addr,
-    /// How many MEADcast routers are on the path from the sender to this one, which is counted, too; 0 at the
-    /// sender.
+    /// The number of MEADcast routers on the path from the sender to this one, which is counted, too. 0 at
+    /// the sender.
     pub hops: u8,
     /// The index of the parent; none at the sender.
     pub parent: Option<usize>,
@@ -417,7 +417,7 @@ pub(in crate::explicit) mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
-        /// Whatever is answered, in whichever order, the tree is the same, and is one.
+        /// The tree is one and the same, whatever is answered, in whichever order.
         #[test]
         fn the_order_of_responses_changes_nothing(
             answered in prop::collection::vec((0u16..8, 0u16..8, 0u8..70), 0..60),

@@ -45,18 +45,19 @@ pub struct Group {
     pub receivers: Vec<String>,
 }
 
-/// What one way of serving a group costs, compared with the others.
+/// The costs of one way of serving a group, compared with the others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Share {
     /// The name of the delivery, as a table shows it.
     pub delivery: String,
-    /// How many MEADcast packets leave the sender.
+    /// The number of MEADcast packets that leave the sender.
     pub packets: usize,
-    /// How many receivers get unicast.
+    /// The number of receivers that get unicast.
     pub unicast: usize,
-    /// How many bytes one datagram to every receiver puts on all links, as a fraction of what unicast takes.
+    /// The number of bytes that one datagram to every receiver puts on all links, as a fraction of what
+    /// unicast takes.
     pub network_share: f64,
-    /// How many of these bytes leave the sender, as a fraction of what unicast takes.
+    /// The number of these bytes that leave the sender, as a fraction of what unicast takes.
     pub sender_share: f64,
 }
 
@@ -223,7 +224,7 @@ impl<'a> Stage<'a> {
         self.network.address(host).map_or(0, |address| u128::from(address) >> 16)
     }
 
-    /// When each receiver gets a copy.
+    /// The loads when each receiver gets a copy.
     fn unicast_loads(&self, payload_bytes: usize) -> Loads {
         let mut loads = Loads::default();
         for receiver in &self.receivers {
@@ -232,14 +233,14 @@ impl<'a> Stage<'a> {
         loads
     }
 
-    /// When each link carries one copy.
+    /// The loads when each link carries one copy.
     fn multicast_loads(&self, payload_bytes: usize) -> Loads {
         let mut loads = self.unicast_loads(payload_bytes);
         loads.0.values_mut().for_each(|bytes| *bytes = single_bytes(payload_bytes));
         loads
     }
 
-    /// As routers send a grouping's packets on.
+    /// The loads when routers send a grouping's packets on.
     fn loads(&self, grouping: &Grouping, model: &Model) -> Loads {
         let mut loads = Loads::default();
         let single = single_bytes(model.payload_bytes);
@@ -281,7 +282,7 @@ impl<'a> Stage<'a> {
         way.windows(2).for_each(|hop| loads.add(self.link(hop[0], hop[1]), bytes));
     }
 
-    /// From a node to its neighbour.
+    /// The link from a node to its neighbour.
     fn link(&self, from: usize, to: usize) -> (usize, u128) {
         (from, if self.network.is_router(to) { to as u128 } else { self.lan(to) })
     }

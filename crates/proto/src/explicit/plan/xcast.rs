@@ -10,10 +10,10 @@ use treecast_wire::xcast;
 
 use super::{super::lists::List, Loads, Stage, single_bytes, speaks};
 
-/// How long a packet is, and what becomes of it.
+/// The length of a packet, and the treatment of it on the way.
 #[derive(Clone, Copy)]
 struct Packet {
-    /// With its list: that keeps its length.
+    /// The length of a packet with its list, in bytes. The list keeps its length.
     listed_bytes: u64,
     single_bytes: u64,
     /// Whether it is for routers, which multicast it on their links (Xcast+), and no unicast before.
@@ -40,7 +40,7 @@ impl Stage<'_> {
         self.receivers.iter().filter_map(before).collect()
     }
 
-    /// In lists as the sender makes them ([`super::super::xcast::sender`]).
+    /// The loads of lists as the sender makes them ([`super::super::xcast::sender`]).
     fn lists_loads(&self, destinations: &[usize], max: usize, payload_bytes: usize, is_plus: bool) -> Loads {
         let mut addresses: Vec<Ipv6Addr> =
             destinations.iter().filter_map(|node| self.network.address(*node)).collect();

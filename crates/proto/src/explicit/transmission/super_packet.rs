@@ -13,7 +13,7 @@ use crate::explicit::lists::Form;
 
 const UDP_HEADER_LEN: usize = 8;
 
-/// What the IPv6 header can say that follows it.
+/// The most bytes that the IPv6 header can say follow it.
 const MAX_PAYLOAD_LEN: usize = u16::MAX as usize;
 
 /// A super-packet as a program hands it over.
@@ -33,7 +33,7 @@ pub struct Part<'a> {
     pub destination: Ipv6Addr,
     /// The bytes of all headers.
     pub head: Vec<u8>,
-    /// Where in `head` the UDP header begins.
+    /// The offset in `head` at which the UDP header begins.
     pub udp_at: usize,
     /// The data after the headers.
     pub data: &'a [u8],

@@ -1,15 +1,17 @@
-//! Xcast+ (RFC 5058): who has registered for a channel, at its sender or at the router on the sender's link, and what a designated
-//! router says to register.
+//! Xcast+ (RFC 5058): the routers that have registered for a channel, at its sender or at the router on the
+//! sender's link, and what a designated router says to register.
 //!
-//! A designated router registers for each channel (S, G) that hosts on its links have joined by MLDv2, at S: three times in the first
-//! seconds, because a datagram may be lost, and then again and again; and says twice when nobody is left. Whoever hears it sends
-//! it Xcast packets with the group as channel identifier until [`HOLDING`] has passed without another.
+//! A designated router registers for each channel (S, G) that hosts on its links have joined by MLDv2, at S:
+//! three times in the first seconds, because a datagram may be lost, and then again and again; and says twice
+//! when nobody is left. A sender or router that hears it sends it Xcast packets with the group as channel
+//! identifier until [`HOLDING`] has passed without another.
 //!
 //! With a key of the domain, only registrations that were made with it count, and of a router's only newer ones than the last, so
 //! that nothing that was recorded counts again as long as the router is remembered.
 //!
-//! No flood pushes out a router that is registered: what is forged or played again uses up nothing, and who renews needs no place.
-//! Looking at a code costs less than taking the datagram from the kernel, so all codes are looked at.
+//! No flood pushes out a router that is registered: what is forged or played again uses up nothing, and a
+//! router that renews needs no place. Looking at a code costs less than taking the datagram from the kernel,
+//! so all codes are looked at.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +26,7 @@ use crate::{Instant, explicit::authentication::DomainKey};
 /// A multicast channel: its source and its group.
 pub type Channel = (Ipv6Addr, Ipv6Addr);
 
-/// For how long a router's registration with a sender's router holds, unless the router repeats it.
+/// The time for which a router's registration with a sender's router holds, unless the router repeats it.
 pub const HOLDING: Duration = Duration::from_secs(35);
 
 /// A registration is said again so often: two in a row may be lost.
@@ -33,7 +35,7 @@ const REFRESH: Duration = Duration::from_secs(10);
 /// Between the first ones, and between the last ones.
 const REPEAT: Duration = Duration::from_secs(1);
 
-/// So often each change is said.
+/// The number of times that each change is said.
 const TIMES: u8 = 3;
 
 /// Between two registrations of a router, whatever they are about: a hundred in a second.
@@ -46,10 +48,11 @@ pub const MAX_CHANNELS: usize = 1024;
 const MAX_REGISTERED: usize = 4096;
 const MAX_A_SECOND: u32 = 2000;
 
-/// After it has ended, so long a registration is remembered for what is played again.
+/// The time for which a registration is remembered after its end, so that one that is played again does not
+/// count.
 const MEMORY: Duration = Duration::from_secs(600);
 
-/// Why a registration does not count.
+/// The reason why a registration does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// The registration is not made with the domain's key.
@@ -65,14 +68,14 @@ pub enum Refused {
 pub struct Registered {
     key: Option<DomainKey>,
     routers: BTreeMap<(Channel, Ipv6Addr), Entry>,
-    /// When the second began in which so many routers have been new.
+    /// The time when the second began in which so many routers have been new.
     second: Instant,
     new: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// It holds until then, and is remembered for longer.
+    /// The time until which the registration holds. It is remembered for longer.
     until: Instant,
     sequence: u64,
 }
@@ -153,14 +156,14 @@ impl Registered {
 #[derive(Debug, Default)]
 pub struct Registrar {
     channels: BTreeMap<Channel, Saying>,
-    /// Not before that there is another one.
+    /// The time before which no other registration is sent.
     next: Instant,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Saying {
     is_listened_to: bool,
-    /// So often it is to be said soon.
+    /// The number of times that the change is still to be said soon.
     left: u8,
     due: Instant,
 }

@@ -1,26 +1,32 @@
-//! What an Xcast router does with a packet (RFC 5058, 9, 10.1 and 11.2).
+//! The treatment of a packet by an Xcast router (RFC 5058, 9, 10.1 and 11.2).
 //!
 //! [`forward`] is one packet in and packets out, with nothing remembered between two of them. It is the whole of the router where
 //! eBPF may not be loaded, and the model that `bpf/mead.bpf.c` is tested against. The router is MEADcast's, with the same
 //! settings; Xcast is known to it in our own dialect only, for the other one uses both routing types.
 //!
 //! The rules:
-//! - Destinations whose bit is set are *valid*. Each next hop gets one copy with the valid destinations behind it; the others'
-//!   bits are cleared, and with the A bit their addresses, too. Copies leave first, in the order of their first destinations, then what is
-//!   for listeners, and then what is unicast, in the order of the list.
-//! - A copy for one destination becomes unicast (X2U), with its own port where the packet has a list; with the X bit it stays Xcast.
-//!   A copy for fewer than `min_dsts` becomes unicast for each (premature X2U, 11.2), but not with the X bit.
-//! - What came to the Ethernet group of all Xcast routers on a link has come to each of them. A router then serves whom it would forward
-//!   to from there by another link, and itself. Whoever has a route back to the link, or none, is left to another router or to the sender,
-//!   and no ICMPv6 answers for them (RFC 4443, 2.4).
-//! - What has no route goes the kernel's own way as unicast, which answers it. What is for the router itself has arrived: it becomes
-//!   unicast, whatever the X bit says; or, when the channel is a multicast group (Xcast+), one packet to the group on
-//!   each link with listeners (X2M), but not back to the link that the packet came from.
-//! - What has another routing header behind its own is malformed: routers would copy the copies again. So is a list with a valid
-//!   destination twice, whatever its ports.
-//! - Copies are made for whom the router's guard admits, as with MEADcast. A packet whose source's route does not lead to where it came
-//!   from does not become multicast, unless nothing of the kind is asked.
-//! - Each copy has one less of hop limit. The checksum of UDP, TCP or ICMPv6 is right for the destination that it has.
+//! - Destinations whose bit is set are *valid*. Each next hop gets one copy with the valid destinations
+//!   behind it; the others' bits are cleared, and with the A bit their addresses, too. Copies leave first, in
+//!   the order of their first destinations, then what is for listeners, and then what is unicast, in the
+//!   order of the list.
+//! - A copy for one destination becomes unicast (X2U), with its own port where the packet has a list; with
+//!   the X bit it stays Xcast. A copy for fewer than `min_dsts` becomes unicast for each (premature X2U,
+//!   11.2), but not with the X bit.
+//! - What came to the Ethernet group of all Xcast routers on a link has come to each of them. A router then
+//!   serves the destinations that it would forward to from there by another link, and itself. A destination
+//!   with a route back to the link, or none, is left to another router or to the sender, and no ICMPv6
+//!   answers for them (RFC 4443, 2.4).
+//! - What has no route goes the kernel's own way as unicast, which answers it. What is for the router itself
+//!   has arrived: it becomes unicast, whatever the X bit says; or, when the channel is a multicast group
+//!   (Xcast+), one packet to the group on each link with listeners (X2M), but not back to the link that the
+//!   packet came from.
+//! - What has another routing header behind its own is malformed: routers would copy the copies again. So is
+//!   a list with a valid destination twice, whatever its ports.
+//! - Copies are made for destinations that the router's guard admits, as with MEADcast. A packet whose
+//!   source's route does not lead to where it came from does not become multicast, unless nothing of the kind
+//!   is asked.
+//! - Each copy has one less of hop limit. The checksum of UDP, TCP or ICMPv6 is right for the destination
+//!   that it has.
 #![warn(missing_docs)]
 
 use std::{collections::BTreeMap, net::Ipv6Addr};
@@ -43,7 +49,7 @@ use crate::{
     payload::Payload,
 };
 
-/// How a packet has reached the router.
+/// The way by which a packet has reached the router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// The interface by which the packet came.
@@ -53,7 +59,7 @@ pub struct Arrival {
     pub is_for_all: bool,
 }
 
-/// What an Xcast router does with a packet.
+/// The treatment of a packet by the router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The kernel forwards the packet unchanged. The packet is not Xcast, or the kernel has an answer to it
@@ -88,7 +94,7 @@ pub enum OutgoingKind {
     Multicast,
 }
 
-/// Why a packet was dropped.
+/// The reason why a packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
     /// The packet breaks a rule of the header.
@@ -141,7 +147,7 @@ fn act(router: &Router, packet: &Packet<'_>, arrival: Arrival, routes: &mut Rout
     }
 }
 
-/// Which valid destinations are served together, and how.
+/// The valid destinations that are served together, and the way in which they are.
 #[derive(Default)]
 struct Shares {
     /// Destinations of each copy that stays Xcast.
@@ -190,10 +196,11 @@ impl Shares {
     }
 }
 
-/// What a sender's multicast packet becomes at the router on its link, when these routers have registered for its channel (M2X): packets
-/// to them of at most `mtu` bytes, where those can be, with the group as channel identifier. With the X bit they stay Xcast until they are
-/// where the listeners are. None, when it is no IPv6 packet to a group that is to leave its link, or has a routing header already.
-/// With a key and an epoch the lists carry proofs.
+/// Returns the packets that a sender's multicast packet becomes at the router on its link, when these routers
+/// have registered for its channel (M2X). They go to these routers, have at most `mtu` bytes where that can
+/// be, and name the group as channel identifier. With the X bit they stay Xcast until they are where the
+/// listeners are. None, when it is no IPv6 packet to a group that is to leave its link, or has a routing
+/// header already. With a key and an epoch the lists carry proofs.
 pub fn encapsulate(
     packet: &[u8],
     routers: &[Ipv6Addr],
@@ -235,7 +242,7 @@ pub(crate) fn with_options(
     [Header { next_header, ..header }.to_bytes(), options].concat()
 }
 
-/// What the proof of a list covers.
+/// The part of a packet that the proof of its list covers.
 fn listed(header: &Header, source: Ipv6Addr) -> Listed<'_> {
     let (group, routers) = (header.channel, Map::EMPTY);
     Listed { kind: Kind::Xcast, source, group, routers, addresses: &header.destinations }
@@ -268,7 +275,7 @@ impl<'a> Packet<'a> {
         listed(&self.header, self.ip.source)
     }
 
-    /// For these destinations, which are behind one next hop.
+    /// The copy for these destinations, which are behind one next hop.
     fn copy(&self, places: Map) -> Outgoing {
         let header = self.header.only(places);
         let destination = header.valid_destinations().next().expect("a share has one");

@@ -31,7 +31,7 @@ use crate::{
 pub struct Config {
     /// The most destinations in a list, 2 to 32.
     pub max: usize,
-    /// With Xcast+: the channel for which routers register.
+    /// The channel for which routers register, with Xcast+.
     pub channel: Option<Channel>,
     /// The domain's key. With a key, only registrations that were made with it count.
     pub key: Option<DomainKey>,
@@ -52,7 +52,7 @@ pub enum Input<'a> {
     Lost(Lost<'a, Header>, Cause),
 }
 
-/// What the sender waits for.
+/// The reason why the sender waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// The sender waits until the next learnt fact about a path is to be forgotten, or the next registration
@@ -85,7 +85,7 @@ pub struct Sender {
     group: TransmissionGroup,
     counters: Counters,
     events: VecDeque<Event>,
-    /// When the group is to be made anew; none: not before something happens.
+    /// The time when the group is to be made anew. `None`: not before something happens.
     due: Option<Instant>,
 }
 
@@ -182,7 +182,7 @@ impl Sender {
         replace(&mut self.group, group, &mut self.events);
     }
 
-    /// What is to be done about a packet that did not arrive.
+    /// Decides what to do about a packet that did not arrive.
     fn lose(&mut self, now: Instant, packet: &Lost<'_, Header>, cause: Cause) {
         let mut receivers: Vec<_> = match packet.header {
             Some(header) => header.valid_destinations().collect(),

@@ -13,7 +13,7 @@ use crate::explicit::{
     lists::{List, Xcast},
 };
 
-/// What an option of ports has besides them.
+/// The length of an option of ports without the ports, in bytes.
 const PORTS_OPTION_LEN: usize = 2;
 
 /// The key and the epoch of a list's proof, and the sender.

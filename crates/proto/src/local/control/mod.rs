@@ -1,5 +1,5 @@
-//! LGCP: who is in which local group, and who its controller is (lgmp-mbone-1999, section 2; the paper leaves messages,
-//! thresholds and timers open).
+//! LGCP: the members of each local group, and its controller (lgmp-mbone-1999, section 2; the paper leaves
+//! messages, thresholds and timers open).
 //!
 //! - **Groups form by distance.** The sender tells the session which controllers are directly below it. A receiver without a
 //!   group measures the round trip to each, asks the nearest for the ones below it, and so goes down until nobody is
@@ -75,7 +75,7 @@ pub(super) struct View<'a> {
     pub objects: &'a carousel::Receiver,
     pub loss: f64,
     pub is_congested: bool,
-    /// How many objects were given up here because they were late.
+    /// The number of objects that were given up here because they were late.
     pub given_up: u32,
     /// Whether nothing of the session is missing here any more, or the sender has said Goodbye.
     pub is_over: bool,

@@ -1,4 +1,4 @@
-//! What a controller does for its group: says how it is, admits, resigns, splits and merges.
+//! The duties of a controller to its group: it says how the group is, admits, resigns, splits and merges.
 
 use treecast_wire::message::{
     GroupId, Local, LocalFlags, LocalJoin, LocalSplit, LocalState, MAX_LOCAL_CHILDREN, MAX_LOCAL_MEMBERS,

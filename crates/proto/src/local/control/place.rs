@@ -1,4 +1,4 @@
-//! Where a receiver belongs.
+//! The place of a receiver in the tree of local groups.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,11 +1,12 @@
-//! How a receiver finds its group: down the tree of controllers, to the nearest.
+//! A receiver's search for its group: down the tree of controllers, to the nearest.
 //!
-//! The sender's children are known to everybody. Each is asked how far away it is and who is below it; then the nearest
-//! one's children; and so on until nobody is nearer. A receiver that finds a controller *near* joins its group. It is near when
-//! the round trip is at most half of the controller's own round trip to the sender, or [`NEAR`]. Along several controllers, the mean of
-//! their round trips stands for that: their sum is longer than the real way, and sites far apart would be near each other. A receiver that finds
-//! nobody near founds a group. It waits for a random time before, and looks once more: of several that begin together, one is first, and
-//! the others find it.
+//! The sender's children are known to everybody. Each is asked how far away it is and which controllers are
+//! below it; then the nearest one's children; and so on until nobody is nearer. A receiver that finds a
+//! controller *near* joins its group. It is near when the round trip is at most half of the controller's own
+//! round trip to the sender, or [`NEAR`]. Along several controllers, the mean of their round trips stands for
+//! that: their sum is longer than the real way, and sites far apart would be near each other. A receiver that
+//! finds nobody near founds a group. It waits for a random time before, and looks once more: of several that
+//! begin together, one is first, and the others find it.
 
 use std::{collections::BTreeMap, time::Duration};
 

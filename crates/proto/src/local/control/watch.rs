@@ -1,8 +1,9 @@
-//! Who watches whom, and who takes over ("hot swapping of Group Controllers in the case of system failures without losing
-//! synchronization", lgmp-mbone-1999, 2).
+//! The watch over controllers, and the takeover from one that is gone ("hot swapping of Group Controllers in
+//! the case of system failures without losing synchronization", lgmp-mbone-1999, 2).
 //!
-//! What members have is in their reports, which go to the new controller as soon as it says that it is one. It knows from
-//! its predecessor how many members there are. Until all of them have reported, it says of nothing that everyone has received it.
+//! Members' reports say what they have. They go to the new controller as soon as it says that it is one. It
+//! knows from its predecessor how many members there are. Until all of them have reported, it says of nothing
+//! that everyone has received it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a receiver notices to be missing, and whom it asks for it.
+//! A receiver's search for what is missing, and its choice of the member that it asks for it.
 
 use std::{ops::Range, time::Duration};
 
@@ -45,7 +45,7 @@ const WAITING_BLOCKS: u32 = 24;
 /// loses nothing.
 const STARVED: Duration = Duration::from_secs(4);
 
-/// After so many times [`STARVED`] without an answer, a receiver asks the sender itself.
+/// The number of times [`STARVED`] without an answer after which a receiver asks the sender itself.
 const FORSAKEN: u32 = 3;
 
 /// A request waits for at most this part of the time after which an object is given up.
@@ -325,8 +325,8 @@ impl Receiver {
         Wait { hold: (wait.hold + self.sending_time(range)).min(wait.most), ..wait }
     }
 
-    /// How long it takes to send a range again: at the session's rate, behind what else is sent again. A request whose answer is
-    /// still waiting to leave was not in vain.
+    /// The time that it takes to send a range again, at the session's rate and behind what else is sent
+    /// again. A request whose answer is still waiting to leave was not in vain.
     pub(super) fn sending_time(&self, range: &Range<u64>) -> Duration {
         let bytes = range.end - range.start + OTHERS * self.shelf.block_len;
         let time = bytes as f64 * 8.0 / self.pace.highest_bps().max(1) as f64;

@@ -1,4 +1,5 @@
-//! How a receiver is reached where local groups have no multicast addresses: the sender sends it copies, and members send one by one.
+//! The way in which a receiver is reached where local groups have no multicast addresses. The sender sends it
+//! copies, and members send one by one.
 
 use std::time::Duration;
 

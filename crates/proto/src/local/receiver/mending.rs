@@ -1,4 +1,5 @@
-//! What a receiver does for others: it hears what they lack, and sends it again when nobody else does.
+//! The part of a receiver that serves others: it hears what they lack, and sends it again when nobody else
+//! does.
 
 use std::{ops::Range, time::Duration};
 

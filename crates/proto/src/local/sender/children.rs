@@ -1,4 +1,5 @@
-//! What the sender hears from the controllers at the top, or from everybody where it alone mends.
+//! The reports that the sender hears from the controllers at the top, or from all receivers where it alone
+//! mends.
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
@@ -377,7 +378,7 @@ mod tests {
         Member(([192, 0, 2, 1], number).into())
     }
 
-    /// How many announcements leave up to a time.
+    /// The number of announcements that leave up to a time.
     fn announced(sender: &mut Sender, until: Instant) -> usize {
         let (mut now, mut count) = (until, 0);
         loop {

@@ -39,7 +39,7 @@ pub(super) struct Listeners {
 struct Listener {
     receiver: ReceiverId,
     port: u16,
-    /// When the port was named.
+    /// The time when the port was named.
     named: Instant,
     heard: Instant,
 }
@@ -200,7 +200,8 @@ mod tests {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    /// Returns the token that the sender answers a request for copies with, and who gets copies then.
+    /// Returns the token with which the sender answers a request for copies, and the receivers that get
+    /// copies then.
     fn ask(
         sender: &mut Sender,
         millis: u64,

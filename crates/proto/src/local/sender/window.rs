@@ -1,5 +1,6 @@
-//! How far the sender runs ahead of what the slowest has ("the transfer rate and the sending window are adapted according to the
-//! slowest receiver", lgmp-mbone-1999, 2), and for how long one of them may hold it up.
+//! The distance by which the sender runs ahead of what the slowest has ("the transfer rate and the sending
+//! window are adapted according to the slowest receiver", lgmp-mbone-1999, 2), and the time for which one of
+//! them may hold it up.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,7 +16,7 @@ const GRACE: Duration = Duration::from_secs(4);
 /// takes this fraction of the time.
 const PARTS: u32 = 20;
 
-/// A holder of objects: a group, whoever its controller is, or a receiver without a group.
+/// A holder of objects: a group, whichever member its controller is, or a receiver without a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Holder {
     Group(GroupId),

@@ -17,13 +17,14 @@ use crate::{
 
 #[derive(Debug, Clone, Default)]
 pub struct ClientConfig {
-    /// For how long nothing new must have come before the client concludes that the server has stopped sending.
+    /// The time for which nothing new must have come before the client concludes that the server has stopped
+    /// sending.
     pub timeout: Duration,
-    /// How long the server may take for its first reply.
+    /// The time that the server may take for its first reply.
     pub first_reply_timeout: Duration,
-    /// How many times in a row the timeout may be reached.
+    /// The number of times in a row that the timeout may be reached.
     pub max_timeouts: u32,
-    /// How many times the hash may be wrong.
+    /// The number of times that the hash may be wrong.
     pub hash_attempts: u32,
 }
 
@@ -64,12 +65,12 @@ pub struct Client {
     config: ClientConfig,
     state: State,
     file: Option<File>,
-    /// What has been asked for and not been served, in the order of the requests.
+    /// The ranges that have been asked for and not been served, in the order of the requests.
     asked: VecDeque<Range<u64>>,
-    /// Up to here all gaps have been asked for in this round.
+    /// The position up to which all gaps have been asked for in this round.
     cursor: u64,
     started: Instant,
-    /// When something new came, or was asked for, last.
+    /// The time when something new came, or was asked for, last.
     active: Instant,
     timeouts: u32,
     mismatches: u32,
@@ -153,7 +154,7 @@ impl Client {
         }
     }
 
-    /// When the first reply must be there, if it is not.
+    /// The time when the first reply must be there, if it is not.
     fn first_reply_by(&self) -> Option<Instant> {
         self.file.is_none().then_some(self.started + self.config.first_reply_timeout)
     }

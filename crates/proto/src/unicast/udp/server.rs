@@ -49,7 +49,7 @@ pub enum ServerEvent {
     Refused { client: SocketAddr },
 }
 
-/// What the server waits for: requests.
+/// The event that the server waits for: requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerWait;
 
@@ -58,9 +58,9 @@ pub struct ServerWait;
 #[derive(Debug)]
 pub struct Server {
     config: ServerConfig,
-    /// In the order of their turns.
+    /// The clients, in the order of their turns.
     clients: VecDeque<Client>,
-    /// At most one for each input, besides one for each transmit.
+    /// The events that were not told yet. There is at most one for each input, besides one for each transmit.
     events: VecDeque<ServerEvent>,
 }
 

@@ -1,5 +1,5 @@
-//! How a router leaves without loss. It stops answering discovery, tells the senders whose requests it has
-//! answered, and forwards data as long as some arrives for its receivers.
+//! A router's departure without loss. The router stops answering discovery, tells the senders whose requests
+//! it has answered, and forwards data as long as some arrives for its receivers.
 //!
 //! The caller tells [`Departure`] all the time which requests the router answers and how many packets it
 //! serves. From [`Departure::begin`] on, [`Departure::poll`] says which senders to tell, and when to go. A
@@ -11,9 +11,9 @@ use std::{collections::BTreeMap, net::Ipv6Addr, time::Duration};
 use super::Request;
 use crate::Instant;
 
-/// For how long nobody must have been served before the router goes. Senders look for routers every 5 s unless
-/// set otherwise, and wait 2 s for answers. So within this time even a sender that seldom sends has changed to
-/// other routers.
+/// The time for which nobody must have been served before the router goes. Senders look for routers every 5 s
+/// unless set otherwise, and wait 2 s for answers. So within this time even a sender that seldom sends has
+/// changed to other routers.
 pub const QUIET: Duration = Duration::from_secs(8);
 
 /// Senders are told so long after the beginning. A packet may be lost.
@@ -40,7 +40,7 @@ pub struct Departure {
 struct Leaving {
     began: Instant,
     ends: Instant,
-    /// How many of [`TELLINGS`] are done.
+    /// The number of [`TELLINGS`] that are done.
     told: usize,
 }
 

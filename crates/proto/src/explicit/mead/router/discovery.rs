@@ -20,7 +20,7 @@ pub struct Request {
     pub sender: Ipv6Addr,
     /// The receiver to which the sender looks for a path of routers.
     pub receiver: Ipv6Addr,
-    /// How many MEADcast routers the request has passed, this one included.
+    /// The number of MEADcast routers that the request has passed, this one included.
     pub hops: u8,
     /// The nonce that the response returns, which proves that it answers this request.
     pub nonce: Option<[u8; NONCE_LEN]>,

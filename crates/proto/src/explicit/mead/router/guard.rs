@@ -1,4 +1,4 @@
-//! For whom a router makes copies: what keeps it from being an amplifier in the hands of others.
+//! The rules by which a router makes copies, which keep it from being an amplifier in the hands of others.
 
 use std::{collections::BTreeMap, fmt, net::Ipv6Addr, str::FromStr, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     explicit::list_proof::{ListKey, Listed, Wrong},
 };
 
-/// Where a router sends the packets to a destination next.
+/// The next place to which a router sends the packets to a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextHop {
     /// The interface by which the packets leave.
@@ -22,7 +22,7 @@ pub struct NextHop {
 /// The host's routes: where packets to a destination go; none when there is no route.
 pub type Routes<'a> = dyn FnMut(Ipv6Addr) -> Option<NextHop> + 'a;
 
-/// Which sources the router believes by the path that their packets took (RFC 3704).
+/// The sources that the router believes by the path that their packets took (RFC 3704).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReversePath {
     /// Every source is believed.
@@ -56,13 +56,14 @@ pub struct Guard {
     pub allowed: Vec<Prefix>,
     /// The key and the present epoch of the proofs that address lists must carry. None: lists need no proof.
     pub lists: Option<(ListKey, u64)>,
-    /// How many copies the router makes in a second for the sources of one network (/64); 0 means any number.
-    /// The data plane counts them; this model remembers nothing.
+    /// The number of copies that the router makes in a second for the sources of one network (/64). 0 means
+    /// any number. The data plane counts them; this model remembers nothing.
     pub copies_per_second: u32,
 }
 
 listed! {
-    /// Why a router makes no copies of a packet that is well-formed. The numbers are those in `bpf/mead.h`.
+    /// The reason why a router makes no copies of a packet that is well-formed. The numbers are those in
+    /// `bpf/mead.h`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[repr(u32)]
     pub enum Refused {
@@ -173,7 +174,8 @@ impl fmt::Display for Prefix {
 /// that number in each second. `may_copy` in `bpf/guard.h` does the same.
 #[derive(Debug, Clone, Default)]
 pub struct CopyLimiter {
-    /// Until when a network's copies have used up what comes in. One that is over is as good as none.
+    /// The time until which a network's copies have used up what comes in. One that is over is as good as
+    /// none.
     paid: BTreeMap<u64, Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! What a MEADcast router does with a packet (meadcast-thesis-2024, 2.1.4, 4.2 and 5.2.4).
+//! The treatment of a packet by a MEADcast router (meadcast-thesis-2024, 2.1.4, 4.2 and 5.2.4).
 //!
 //! [`Router::forward`] is one packet in and packets out, with nothing remembered between two of them. It is the whole of
 //! the router where eBPF may not be loaded, and the model that `bpf/mead.bpf.c` is tested against.
@@ -72,7 +72,7 @@ pub struct Router {
     pub guard: Guard,
 }
 
-/// What a router does with a packet.
+/// The treatment of a packet by the router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The kernel forwards the packet unchanged. The packet is not MEADcast, or it is a response, or the kernel
@@ -85,7 +85,7 @@ pub enum Outcome {
     Request {
         /// The packet with one more hop; its hop limit is the kernel's business.
         passed_on: Vec<u8>,
-        /// What was asked.
+        /// The request that was answered.
         request: Request,
     },
     /// The router drops the packet.
@@ -122,7 +122,7 @@ pub enum OutgoingKind {
     Multicast,
 }
 
-/// Why a packet was dropped.
+/// The reason why a packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
     /// The packet breaks a rule of the header.
@@ -292,7 +292,7 @@ fn routing_header(packet: &[u8], dialect: Dialect) -> Option<(ipv6::Header, &[u8
     is_ours.then_some((ip, payload))
 }
 
-/// What the proof of a packet's list covers.
+/// The part of a packet that the proof of its list covers.
 fn listed<'a>(packet: &'a Packet<'_>) -> Listed<'a> {
     let is_request = packet.header.kind == Kind::Request;
     Listed {
@@ -308,7 +308,7 @@ fn names_router(header: &Header, address: Ipv6Addr) -> bool {
     header.routers.iter().any(|router| header.addresses[router] == address)
 }
 
-/// Where a copy for the router at this place goes.
+/// The address to which a copy for the router at this place goes.
 fn target(header: &Header, router: usize, by_router: bool) -> Ipv6Addr {
     let first = header.receivers_of(router).next().filter(|_| !by_router);
     header.addresses[first.unwrap_or(router)]

@@ -1,4 +1,5 @@
-//! What the sender learns from ICMPv6 errors, by which routers and hosts report packets that did not arrive.
+//! The sender's conclusions from ICMPv6 errors, by which routers and hosts report packets that did not
+//! arrive.
 //!
 //! - *Packet Too Big* tells the longest packet that fits on the path to a receiver (RFC 8201). The sender
 //!   forgets this after ten minutes, to find out whether the path takes longer packets now. When the error is
@@ -21,13 +22,13 @@ use treecast_wire::{
 use super::Event;
 use crate::{Instant, explicit::lists::LEAST_MTU};
 
-/// After so long a wider way is looked for (RFC 8201, 5.3).
+/// The time after which a wider way is looked for (RFC 8201, 5.3).
 const AGE: Duration = Duration::from_secs(600);
 
-/// For so long MEADcast is not tried again where it was turned away.
+/// The time for which MEADcast is not tried again where it was turned away.
 const AVOIDANCE: Duration = Duration::from_secs(60);
 
-/// Who cannot be reached is told of no more often.
+/// The least time between two events that tell of the same receiver that cannot be reached.
 const TELLING: Duration = Duration::from_secs(60);
 
 /// A packet that an ICMPv6 error is about, with the routing header of MEADcast or of Xcast.
@@ -96,14 +97,14 @@ pub(super) fn is_of_the_packet(why: Unreachable) -> bool {
     !matches!(why, Unreachable::Port | Unreachable::NoRoute | Unreachable::Address)
 }
 
-/// What is known of receivers; no more of them than there are.
+/// The findings about receivers. There are no more of them than receivers.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
-    /// Until when what is believed.
+    /// The longest packet to each receiver, in bytes, and the time until which that is believed.
     narrow: BTreeMap<Ipv6Addr, (usize, Instant)>,
-    /// Until when not to use MEADcast.
+    /// The time until which not to use MEADcast, by receiver.
     avoided: BTreeMap<Ipv6Addr, Instant>,
-    /// What was told last, and when.
+    /// The error that was told last of each receiver, and the time of that.
     told: BTreeMap<Ipv6Addr, (Unreachable, Instant)>,
 }
 

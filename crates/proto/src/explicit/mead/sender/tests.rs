@@ -24,14 +24,14 @@ struct World {
     now: Instant,
     ways: BTreeMap<Ipv6Addr, Vec<Ipv6Addr>>,
     random: u64,
-    /// How many of a hundred responses are lost.
+    /// The number of responses that are lost, of a hundred.
     lost: u64,
     routers_key: Option<DomainKey>,
     under_way: BTreeMap<(Instant, u64), Response>,
-    /// When somebody was asked about.
+    /// The times of requests, each with the receiver asked about.
     requests: Vec<(Instant, Ipv6Addr)>,
     groups: Vec<(Instant, TransmissionGroup)>,
-    /// What else was told.
+    /// The other events that were told.
     events: Vec<Event>,
     /// All responses that were ever made, for who replays them.
     heard: Vec<Response>,
@@ -163,7 +163,7 @@ impl World {
         &self.groups.last().expect("there is one").1
     }
 
-    /// How many receivers are in lists.
+    /// The number of receivers in lists.
     fn in_lists(&self) -> usize {
         self.group().lists.iter().map(|list| list.receivers().count()).sum()
     }
@@ -449,7 +449,8 @@ fn receivers_join_and_leave_while_the_sender_runs() {
     assert_eq!(world.sender.counters().anomalous, 0);
 }
 
-/// Whoever starts a second later than the others was asked about five seconds later, and sent to alone until then.
+/// A receiver that started a second later than the others was asked about five seconds later, and sent to
+/// alone until then.
 #[test]
 fn who_joins_is_asked_about_at_once_and_nobody_else_is() {
     let mut world = World::new(config(), 15);
@@ -600,8 +601,8 @@ fn who_cannot_be_reached_is_told_once_a_minute_and_gets_unicast_where_routers_tu
     assert!(world.group().is_as(&whole));
 }
 
-/// When a link has gone, the router before it sends errors about packets that it held for there, for some seconds (RFC 4861,
-/// 7.2.2).
+/// The router before a link that has gone sends errors about packets that it held for there, for some seconds
+/// (RFC 4861, 7.2.2).
 #[test]
 fn a_way_that_is_gone_until_routes_change_leaves_the_group_as_it_is() {
     let mut world = World::new(config(), 14);
