@@ -107,7 +107,7 @@ impl Session<'_> {
         match self.take_part(stop) {
             Ok(()) => Ok(self.finish()),
             Err(error) => {
-                // Who has come again tries once more.
+                // A receiver that has come again tries once more.
                 if !self.delivery.carried.has_come_back {
                     self.say_farewell(&error.to_string());
                 }

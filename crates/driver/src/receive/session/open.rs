@@ -41,7 +41,7 @@ use crate::{
     security::PublicKey,
 };
 
-/// A report goes to the sender at least so often while something is new ...
+/// The longest time between reports to the sender while something is new ...
 const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// ... or when this share of the receive buffer has come: a quarter of what the sender may run ahead. More
