@@ -68,7 +68,7 @@ const COMPRESSED: &str = "compressed ";
 /// The beginning of the line with the time at which the session began.
 const SINCE: &str = "since ";
 
-/// Behind it comes the key.
+/// The line behind which the key comes.
 const BEGUN: &str = "\nbegun\n";
 
 const KEY_END: &str = "-----END PRIVATE KEY-----\n";

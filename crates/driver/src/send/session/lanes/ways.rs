@@ -23,8 +23,8 @@ use super::super::{
 };
 use crate::{fanout::Discovery, udp::NarrowWay};
 
-/// A receiver that has heard nothing of what left for so long, and a round trip, is back at unicast. Reports come every
-/// 100 ms, and some late.
+/// The time, beside a round trip, after which a receiver that has heard nothing of what left is back at unicast.
+/// Reports come every 100 ms, and some late.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The machines, and where routers are found for them.
