@@ -375,7 +375,7 @@ impl Connection {
                 Err(_) => return Parting::Gone,
             }
         }
-        // Who writes without end must not hold this end up.
+        // A peer that writes without end must not hold this end up.
         for _ in 0..PARTING_READS {
             let more = self.read();
             self.parsed = self.input.len();

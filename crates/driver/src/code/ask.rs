@@ -76,7 +76,8 @@ pub fn ask(code: &Code, interfaces: &[Interface], time: Duration, stop: &Stop) -
     ask_all(&in_random_order(offers)?, code, Instant::now() + time, stop)
 }
 
-/// Nobody chooses by the name of an offer that it is asked before the true sender, and takes all proofs.
+/// Shuffles offers. So nobody can choose by the name of an offer that it is asked before the true sender, and take
+/// all proofs.
 fn in_random_order<T>(offers: Vec<T>) -> io::Result<Vec<T>> {
     let with_key = |offer| random::<16>().map(|key| (key, offer));
     let mut offers = offers.into_iter().map(with_key).collect::<io::Result<Vec<_>>>()?;

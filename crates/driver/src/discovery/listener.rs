@@ -343,7 +343,7 @@ impl Offers {
                 let mut address = from;
                 address.set_port(found.port);
                 let addresses = self.0.entry(found.label).or_default();
-                // One port an address: who names several would be asked several times.
+                // One port an address: a host that names several would be asked several times.
                 if addresses.len() < MAX_ADDRESSES {
                     addresses.entry(address.ip()).or_insert(address);
                 }

@@ -40,7 +40,7 @@ const DELAY: Duration = Duration::from_millis(50);
 /// The time for which responses are gathered. Nobody waits for them, because everybody is served meanwhile.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// No more than `treecast mead` sends.
+/// The most requests a second: no more than `treecast mead` sends.
 const REQUESTS_PER_SECOND: u32 = 1000;
 
 /// Time between two discoveries (meadcast-thesis-2024, listing A.3).
@@ -181,7 +181,7 @@ impl Discovery {
                     self.lists = group.fitted_lists(&self.how.form, self.payload_bytes);
                     self.has_news = true;
                 }
-                // Who hears nothing for that is back at unicast, of which the kernel makes fragments.
+                // A receiver that hears nothing for that is back at unicast, of which the kernel makes fragments.
                 News::Event(Event::Narrow(receivers, mtu)) => {
                     let longest = ipv6::HEADER_LEN + self.payload_bytes;
                     let way =

@@ -21,7 +21,7 @@ use super::{
 /// The time that all of them together get to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Far more than a snapshot takes.
+/// The most bytes of an answer that are read: far more than a snapshot takes.
 pub(super) const MAX_ANSWER_LEN: u64 = 4 << 20;
 
 /// A session that runs.

@@ -226,7 +226,8 @@ impl Collector {
         }
     }
 
-    /// One super-packet or datagram, scattered over the header slots and the batch's buffer. Returns who has sent it.
+    /// Receives one super-packet or datagram, scattered over the header slots and the batch's buffer. Returns its
+    /// sender.
     fn receive_one(&mut self, batch: &mut Batch) -> io::Result<Option<SocketAddr>> {
         let (start, lens) = (batch.used(), self.lens());
         let pieces = pieces(&mut self.slots, batch.free(), lens);

@@ -315,7 +315,7 @@ impl Parts {
         self.decoding.forget(file);
     }
 
-    /// One more file is about to be open: the first of too many is closed.
+    /// Notes that one more file is about to be open. The first of too many is closed.
     fn note_open(&mut self, file: FileId) {
         let OpenParts { files, most } = &mut self.open_parts;
         files.retain(|open| *open != file);
@@ -393,7 +393,7 @@ impl Parts {
     pub fn end(&mut self, ending: Ending) -> Option<String> {
         let warning = self.names.finish();
         self.cramped.extend(self.objects.keys().filter(|file| self.full.has(**file)));
-        // Who makes room and comes again, while the session lasts, need not fetch anew what is there.
+        // A receiver that gets room and comes again, while the session lasts, need not fetch anew what is there.
         let ending = match ending {
             Ending::Over if !self.cramped.is_empty() => Ending::CutShort,
             ending => ending,

@@ -129,7 +129,7 @@ impl Seeding {
         self.seed.is_some() || !self.queue.is_empty()
     }
 
-    /// Nothing more of the object is copied.
+    /// Forgets an object. Nothing more of it is copied.
     pub fn forget(&mut self, file: FileId) {
         self.waiting.remove(&file);
         self.queue.retain(|(queued, ..)| *queued != file);
