@@ -93,7 +93,7 @@ impl Place<'_> {
         peer().map_err(self.failed())
     }
 
-    /// Any user may have taken the abstract name, and accept no connections: nobody waits for that.
+    /// Connects without waiting. Any user may have taken the abstract name, and accept no connections.
     fn connect(self) -> io::Result<UnixStream> {
         if let Some(path) = self.path { UnixStream::connect(path) } else { connect_at_once(self.name) }
     }

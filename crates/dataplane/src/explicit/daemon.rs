@@ -51,7 +51,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// The time to wait when they cannot be looked at.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// An interface of another router is looked at so often: that one may have ended.
+/// Time between two looks at an interface of another router, which may have ended.
 const LEFT: Duration = Duration::from_secs(10);
 
 /// Time between two looks at the clock for the epoch of proofs. Somebody may set the clock.
@@ -500,8 +500,8 @@ impl<'a> Daemon<'a> {
             && registrations.serves(self.clock.now(), &mut self.netlink, way, group).unwrap_or(false)
     }
 
-    /// The host's own address, which no link has and so stays when one goes down; otherwise the one for whom it sends to
-    /// there; some other global one, if that is none.
+    /// The host's own address that no link has, which stays when a link goes down. Without one, the address from
+    /// which it sends to `destination`, or else some other global one.
     fn address_towards(&self, destination: Ipv6Addr) -> Option<Ipv6Addr> {
         if self.of_no_link.is_some() {
             return self.of_no_link;
