@@ -72,7 +72,7 @@ pub struct Delegations {
     pub file: String,
     /// Seconds since 1970, from the file's heading or name. 0: neither says.
     pub time: i64,
-    /// Sorted by resource and first number.
+    /// The delegations, sorted by resource and first number.
     pub all: Vec<Delegation>,
     pub faults: Faults,
 }

@@ -45,7 +45,7 @@ pub struct Relations {
     pub file: String,
     /// Seconds since 1970, from the file's name or its comments. 0: neither says.
     pub time: i64,
-    /// Each pair once; of peers and siblings, the smaller ASN comes first.
+    /// The relation of each pair of ASes. Of peers and siblings, the smaller ASN comes first.
     pub pairs: BTreeMap<(u32, u32), Relation>,
     pub faults: Faults,
 }
