@@ -67,7 +67,7 @@ pub(super) struct Session<'a> {
 
 /// The connection to the sender. A carousel has none.
 struct Wire {
-    /// `None` once it is closed.
+    /// The connection to the sender. `None` once it is closed.
     connection: Option<Connection>,
     lifeline: Lifeline,
     /// Tells a carousel's sender what is lacking. `None` where it does not listen.
