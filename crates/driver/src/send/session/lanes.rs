@@ -72,7 +72,7 @@ struct Lane {
     pacer: Pacer,
     /// Bytes of IP packets that leave at once.
     run_bytes: u64,
-    /// `None` at a rate that was given.
+    /// The congestion control. `None` at a rate that was given.
     congestion: Option<Congestion>,
     numbers: PacketNumbers,
 }
