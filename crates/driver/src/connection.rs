@@ -116,7 +116,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
-    /// None in a plain session.
+    /// The state of TLS. `None` in a plain session.
     secure: Option<Secure>,
     peer: SocketAddr,
     max_payload: usize,

@@ -208,7 +208,7 @@ impl ErrorSocket {
         Ok(None)
     }
 
-    /// None for a packet with another routing header than ours.
+    /// The failure that an error tells of. `None` for a packet with another routing header than ours.
     fn failure(&self, error: &DeliveryError<'_>) -> Option<Failure> {
         let (mut header, mut port) = (None, None);
         match error.packet.next_header {

@@ -60,7 +60,7 @@ pub(crate) struct Discovery {
     hosts: BTreeMap<Ipv6Addr, Vec<(u32, u16)>>,
     lists: Vec<List>,
     has_news: bool,
-    /// `None` without a domain's key, and once the user has been warned.
+    /// The watch over the domain's key. `None` without such a key, and once the user has been warned.
     key_watch: Option<KeyWatch>,
     /// Warnings for the user ...
     warnings: Vec<String>,

@@ -18,7 +18,7 @@ use super::{
 pub struct PartFile {
     folder: TargetFolder,
     name: CString,
-    /// None while it is closed.
+    /// The open file. `None` while it is closed.
     file: Option<File>,
     inode: Inode,
     stays: bool,

@@ -79,7 +79,7 @@ enum Difference {
 #[derive(Debug)]
 struct Coding {
     level: i32,
-    /// `None` while nothing is read.
+    /// The compressor. `None` while nothing is read.
     encoder: Option<Encoder>,
     segments: VecDeque<(u64, Vec<u8>)>,
 }

@@ -38,10 +38,10 @@ pub(super) struct Parts {
     names: Names,
     /// The log that takes room on the disk until files need it.
     held: SharedLog,
-    /// None when the session has ended.
+    /// The journal. `None` when the session has ended.
     journal: Option<Journal>,
     reports: Reports,
-    /// None for an object that has failed and is not to be stored again.
+    /// The objects by number. `None` for one that has failed and is not to be stored again.
     objects: BTreeMap<FileId, Option<Object>>,
     /// Objects that have failed for want of room. What is there of them stays until the session is over, for a receiver that
     /// is started again when there is room.
