@@ -66,7 +66,7 @@ pub enum AskError {
 /// Gets the ticket of the sender that has this code. `time` is that of the search, and again that of all exchanges.
 ///
 /// # Errors
-/// Why there is none. A wrong code costs one of the sender's attempts.
+/// The reason why there is no ticket. A wrong code costs one of the sender's attempts.
 pub fn ask(code: &Code, interfaces: &[Interface], time: Duration, stop: &Stop) -> Result<Ticket, AskError> {
     let (offers, problem) = discovery::find_offers(interfaces, code.tag(), time, stop)?;
     if let Some(problem) = problem.filter(|_| offers.is_empty()) {

@@ -174,7 +174,7 @@ impl Listener {
     /// Asks if it is time to, and takes what has come. Returns when it is to be called again at the latest.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn turn(&mut self, on_news: &mut dyn FnMut(News)) -> io::Result<Duration> {
         let now = self.clock.now();
         if self.questions.is_due(now) {

@@ -392,7 +392,7 @@ impl Source {
     /// wanted any more.
     ///
     /// # Errors
-    /// When it cannot be read, or has changed.
+    /// If it cannot be read, or has changed.
     pub(crate) fn read_all(
         &mut self,
         goes_on: impl Fn() -> bool,

@@ -121,7 +121,7 @@ impl Collector {
     /// Prepares another socket for [`Collector::swap`].
     ///
     /// # Errors
-    /// As [`Collector::new`].
+    /// The errors of [`Collector::new`].
     pub fn prepare(&self, socket: UdpSocket) -> io::Result<Spare> {
         prepare(&socket, self.offload)?;
         Ok(Spare::new(socket))
