@@ -98,7 +98,7 @@ impl Fault {
     /// Checks that everything that the fault names exists.
     ///
     /// # Errors
-    /// What is wrong, and which names exist.
+    /// The name that does not exist, and those that do.
     pub fn check(&self, topology: &Topology) -> Result<(), EventError> {
         let (place, interface) = self.place();
         match self {
