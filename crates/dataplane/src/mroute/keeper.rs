@@ -208,7 +208,7 @@ fn service_manager() -> io::Result<UnixDatagram> {
 /// `time`, or another daemon has taken them.
 ///
 /// # Errors
-/// When it cannot keep them, or a daemon did not start it.
+/// If it cannot keep them, or a daemon did not start it.
 pub fn keep(time: Duration) -> Result<(), Error> {
     let failed = || Error::system("cannot keep multicast routing for the next daemon");
     // Whoever interrupts the daemon in a terminal does not mean this process: the daemon does.
