@@ -81,7 +81,7 @@ impl Delegations {
     /// Reads a file. Lines that say nothing are counted in `faults`.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds more delegations than all registries have by far.
+    /// If the file cannot be read, or holds more delegations than all registries have by far.
     pub fn read(file: impl BufRead, name: &str) -> io::Result<Self> {
         Self::read_within(file, name, &Budget::of_text())
     }

@@ -54,7 +54,7 @@ impl Relations {
     /// Reads a file. Lines that say nothing are counted in `faults`.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds more relations than the Internet has by far.
+    /// If the file cannot be read, or holds more relations than the Internet has by far.
     pub fn read(file: impl BufRead, name: &str) -> io::Result<Self> {
         Self::read_within(file, name, &Budget::of_text())
     }
