@@ -98,7 +98,7 @@ impl Fault {
     /// Checks that everything that the fault names exists.
     ///
     /// # Errors
-    /// The name that does not exist, and those that do.
+    /// The name that is wrong, and the names that exist.
     pub fn check(&self, topology: &Topology) -> Result<(), EventError> {
         let (place, interface) = self.place();
         match self {
