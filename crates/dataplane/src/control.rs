@@ -63,7 +63,7 @@ impl Place<'_> {
     /// Sends `request`, if there is one, to the daemon that listens here, and returns its answer.
     ///
     /// # Errors
-    /// When no daemon listens, or it does not answer within five seconds.
+    /// If no daemon listens, or it does not answer within five seconds.
     pub fn ask(self, request: Option<&str>) -> Result<Vec<u8>, Failure> {
         let asked = || {
             let mut stream = self.connect()?;
@@ -87,13 +87,13 @@ impl Place<'_> {
     /// Returns the process that listens here.
     ///
     /// # Errors
-    /// When no process listens.
+    /// If no process listens.
     pub fn server(self) -> Result<Peer, Failure> {
         let peer = || peer(&self.connect()?);
         peer().map_err(self.failed())
     }
 
-    /// Any user may have taken the abstract name, and accept no connections: nobody waits for that.
+    /// Connects without waiting. Any user may have taken the abstract name, and accept no connections.
     fn connect(self) -> io::Result<UnixStream> {
         if let Some(path) = self.path { UnixStream::connect(path) } else { connect_at_once(self.name) }
     }

@@ -24,7 +24,7 @@ impl RawOutput {
     /// Sends a packet. A packet to a group leaves by this interface, if one is named.
     ///
     /// # Errors
-    /// When the packet was not sent.
+    /// If the packet was not sent.
     pub fn send(&self, packet: &[u8], interface: Option<u32>) -> io::Result<()> {
         let (ip, _) = ipv6::Header::parse_start(packet).map_err(io::Error::other)?;
         if let Some(interface) = interface {

@@ -15,7 +15,7 @@ pub(crate) type Hashes = ([u8; 32], Option<ChunkTree>);
 /// Hashes an object whose bytes come in order, and keeps its chunks' hashes: 32 bytes for 64 KiB, at most 4.5 MiB.
 #[derive(Debug)]
 pub(crate) struct ChunkHasher {
-    /// None when the object is a single chunk.
+    /// The division of the object into chunks. `None` when the object is a single chunk.
     chunks: Option<Chunks>,
     /// Hasher of the chunk whose bytes are coming.
     hasher: Hasher,

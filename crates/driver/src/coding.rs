@@ -9,9 +9,10 @@
 //!  +-------+------+---+------+--------------+-----------+
 //! ```
 //!
-//! A segment whose head is another is not compressed. One that is not, but has such a head, is sent as one of kind 2, whose
-//! content is its bytes up to the zeros at its end. If these zeros are fewer than 48 bytes, it cannot be sent: nobody has
-//! such a segment who has not made it for this purpose. So the head alone tells, and receivers do not read the zeros.
+//! A segment whose head is another is not compressed. One that is not, but has such a head, is sent as one of kind 2,
+//! whose content is its bytes up to the zeros at its end. If these zeros are fewer than 48 bytes, it cannot be sent.
+//! Such a segment exists only where somebody has made it for this purpose. So the head alone tells, and receivers do
+//! not read the zeros.
 
 use std::{io, ops::Range};
 

@@ -113,7 +113,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
-    /// None in a plain session.
+    /// The state of TLS. `None` in a plain session.
     secure: Option<Secure>,
     peer: SocketAddr,
     max_payload: usize,
@@ -372,7 +372,7 @@ impl Connection {
                 Err(_) => return Parting::Gone,
             }
         }
-        // Who writes without end must not hold this end up.
+        // A peer that writes without end must not hold this end up.
         for _ in 0..PARTING_READS {
             let more = self.read();
             self.parsed = self.input.len();

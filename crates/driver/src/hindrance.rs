@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::meter::{Meter, bits, time_for};
 use crate::connection::KEEPALIVE;
 
-/// One that lives and owes something has spoken by then.
+/// The silence after which a peer counts as silent. One that lives and owes something has spoken by then.
 const SILENT_AFTER: Duration = KEEPALIVE.saturating_add(Duration::from_secs(1));
 
 /// The share of the time from which a disk counts as slow.
@@ -107,7 +107,7 @@ pub(crate) fn judge(symptoms: &Symptoms) -> Hindrance {
 }
 
 impl Hindrance {
-    /// All of them, with a word for programs each.
+    /// All hindrances, with a word for programs each.
     const WORDS: [(Self, &str); 12] = [
         (Self::Silent(0.0), "silent"),
         (Self::Disk(0.0), "disk"),

@@ -107,7 +107,7 @@ pub(crate) struct Cutter<R> {
 }
 
 impl<R: Read + AsFd> Cutter<R> {
-    /// All pieces are kept as files of the folder `spool`, if there is one.
+    /// Reads `input` as pieces. All pieces are kept as files of the folder `spool`, if there is one.
     pub fn new(input: R, spool: Option<Spool>) -> Self {
         Self { input, room: Room::default(), spool, number: 0, has_ended: false }
     }

@@ -49,7 +49,7 @@ pub struct Server<'a> {
     sessions: Sessions,
     state: Mutex<State>,
     start: Start<'a>,
-    /// `None` for a server that prints its ticket.
+    /// The function that tells whether the server listens. `None` for a server that prints its ticket.
     is_listening: Option<IsListening<'a>>,
 }
 

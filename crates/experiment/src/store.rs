@@ -16,7 +16,7 @@ use super::Error;
 
 /// Room left beside source and copies: tickets, keys, temporary names.
 const MARGIN_BYTES: u64 = 64 << 20;
-/// Repair symbols that wait to be decoded may take one byte for so many bytes of files. On a busy machine they wait long.
+/// Bytes of files for each byte of repair symbols that may wait to be decoded. On a busy machine they wait long.
 const BYTES_FOR_A_SYMBOL_BYTE: u64 = 4;
 /// Memory that is left to the programs themselves.
 const RESERVE_BYTES: u64 = 512 << 20;

@@ -253,7 +253,7 @@ impl Lab {
     /// Becomes a program inside `node`, which then gets the signals that are meant for it. Returns only if that fails.
     ///
     /// # Errors
-    /// Why the program could not be started.
+    /// The reason why the program could not be started.
     pub fn become_program(&self, node: &str, mut command: Command) -> Result<Infallible> {
         self.place(node, &mut command)?;
         Err(Error::system(starting(&command, node))(command.exec()))

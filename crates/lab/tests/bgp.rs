@@ -7,7 +7,7 @@ use treecast_lab::{Error, Lab, Options, Routing, Topology, events::Fault};
 
 use crate::common::{TestLab, options, reaches};
 
-/// Longer than routes take to change, also on a machine that has more to do.
+/// The time that routes may take to change: longer than they do, also on a machine that has more to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {

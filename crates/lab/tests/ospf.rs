@@ -35,7 +35,7 @@ nodes = ["r3", "b"]
 /// The hop limit of a packet that crosses two routers, and not three.
 const SHORT_WAY: u32 = 3;
 
-/// Longer than routes take to change, also on a machine that has more to do.
+/// The time that routes may take to change: longer than they do, also on a machine that has more to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn ring(name: &str) -> TestLab {

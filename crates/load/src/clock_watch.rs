@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use treecast_host::clock;
 
-/// A clock that moves by so much against the steady one between two looks has jumped.
+/// The change of a clock against the steady one, between two looks, above which it has jumped.
 const JUMP: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]

@@ -134,7 +134,7 @@ pub fn combine(reports: &[HostReport], expected: &[String]) -> Combined {
 /// Checks that reports can be joined: each host has a name of its own, and no number is one that no receiver can have told.
 ///
 /// # Errors
-/// What is wrong, and what to do about it.
+/// The fault of the reports, and what to do about it.
 pub fn check(reports: &[HostReport]) -> Result<(), String> {
     for (index, report) in reports.iter().enumerate() {
         if reports[..index].iter().any(|earlier| earlier.host == report.host) {

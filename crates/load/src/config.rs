@@ -7,7 +7,7 @@ use std::{
 
 use crate::{packet::Format, schedule::Schedule};
 
-/// The paper's window: a packet that is overtaken by more than so many others is late.
+/// The paper's window: the number of packets that may overtake a packet before it is late.
 pub const PAPER_WINDOW: u64 = 32;
 
 /// The largest window, in packets.
@@ -80,7 +80,7 @@ pub struct Receiving {
     pub time: Option<Duration>,
     /// The time that it listens longer, for packets that are still on their way.
     pub linger: Duration,
-    /// A packet that is overtaken by more than so many others is late: 0 to [`MAX_WINDOW`].
+    /// The number of packets that may overtake a packet before it is late: 0 to [`MAX_WINDOW`].
     pub window: u64,
     /// Largest number of streams that counts are kept of.
     pub max_streams: usize,

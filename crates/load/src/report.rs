@@ -154,7 +154,7 @@ pub struct Counts {
     pub received: u64,
     /// Packets that never arrived.
     pub lost: u64,
-    /// Of these, the packets before the first one that arrived.
+    /// The lost packets before the first one that arrived.
     pub lost_before_first: u64,
     /// Packets that arrived after more than a window of others had overtaken them.
     pub late: u64,

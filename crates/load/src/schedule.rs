@@ -57,7 +57,7 @@ impl Schedule {
     /// `100..1000` (in ten steps) or `100..1000/20` (in twenty).
     ///
     /// # Errors
-    /// What was expected.
+    /// The form that was expected.
     pub fn parse(text: &str, seconds: f64) -> Result<Self, String> {
         let mut rates = Vec::new();
         for part in text.split(',') {

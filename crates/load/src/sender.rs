@@ -31,9 +31,9 @@ const GRACE: Duration = Duration::from_millis(50);
 /// The longest sleep without a look at whether the run was stopped.
 const MAX_SLEEP: Duration = Duration::from_millis(200);
 
-/// A sender that is never idle asks whether the run was stopped only before every so many calls.
+/// The number of calls after which a sender that is never idle asks whether the run was stopped.
 const ASK_EVERY: u32 = 64;
-/// A sender that is idle for so long asks whether the run was stopped.
+/// The idle time from which on a sender asks whether the run was stopped.
 const ASK_BEFORE: Duration = Duration::from_millis(1);
 
 /// The number of times that the end of a session is told, and the time between.

@@ -72,7 +72,7 @@ pub struct Delegations {
     pub file: String,
     /// Seconds since 1970, from the file's heading or name. 0: neither says.
     pub time: i64,
-    /// Sorted by resource and first number.
+    /// The delegations, sorted by resource and first number.
     pub all: Vec<Delegation>,
     pub faults: Faults,
 }
@@ -81,7 +81,7 @@ impl Delegations {
     /// Reads a file. Lines that say nothing are counted in `faults`.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds more delegations than all registries have by far.
+    /// If the file cannot be read, or holds more delegations than all registries have by far.
     pub fn read(file: impl BufRead, name: &str) -> io::Result<Self> {
         Self::read_within(file, name, &Budget::of_text())
     }

@@ -72,11 +72,11 @@ pub struct Dump {
     pub bytes: u64,
     /// The number of withdrawn prefixes, which only updates have.
     pub withdrawals: u64,
-    /// Sorted by address and ASN.
+    /// The peers, sorted by address and ASN.
     pub peers: Vec<Peer>,
-    /// Sorted by family and path; no path is there twice.
+    /// The paths, sorted by family and path. No path is there twice.
     pub paths: Vec<PathCount>,
-    /// Sorted by prefix, origin and upstream; no route is there twice.
+    /// The routes, sorted by prefix, origin and upstream. No route is there twice.
     pub routes: Vec<Route>,
     pub faults: Faults,
 }

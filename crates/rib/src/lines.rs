@@ -11,7 +11,7 @@ const MAX_LINE_BYTES: u64 = 4096;
 /// passed over without being kept. A packed file that is damaged ends there, and is counted.
 ///
 /// # Errors
-/// When the file cannot be read, and whatever `take` fails with.
+/// If the file cannot be read, and whatever `take` fails with.
 pub(super) fn each(
     mut file: impl BufRead,
     faults: &mut Faults,

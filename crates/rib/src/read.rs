@@ -49,7 +49,7 @@ type PeerTable = Arc<Vec<(IpAddr, u32)>>;
 /// What is wrong in the file is counted in [`Dump::faults`].
 ///
 /// # Errors
-/// When the file cannot be read, or `OutOfMemory` when its contents would take more than half of the memory that is available.
+/// If the file cannot be read, or `OutOfMemory` when its contents would take more than half of the memory that is available.
 pub fn read(file: impl Read, name: &str, threads: usize) -> io::Result<Dump> {
     read_within(file, name, threads, &Budget::of_table())
 }

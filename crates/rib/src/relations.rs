@@ -45,7 +45,7 @@ pub struct Relations {
     pub file: String,
     /// Seconds since 1970, from the file's name or its comments. 0: neither says.
     pub time: i64,
-    /// Each pair once; of peers and siblings, the smaller ASN comes first.
+    /// The relation of each pair of ASes. Of peers and siblings, the smaller ASN comes first.
     pub pairs: BTreeMap<(u32, u32), Relation>,
     pub faults: Faults,
 }
@@ -54,7 +54,7 @@ impl Relations {
     /// Reads a file. Lines that say nothing are counted in `faults`.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds more relations than the Internet has by far.
+    /// If the file cannot be read, or holds more relations than the Internet has by far.
     pub fn read(file: impl BufRead, name: &str) -> io::Result<Self> {
         Self::read_within(file, name, &Budget::of_text())
     }

@@ -81,7 +81,7 @@ pub struct Equation {
     /// |GRT| if all stubs use MAST: the prefixes that providers announce and hold. `None`: no delegations that name
     /// holders were given.
     pub global_table_held: Option<u64>,
-    /// Sorted by the upper bound, greatest first.
+    /// The bounds of providers, sorted by the upper bound, greatest first.
     pub providers: Vec<Bounds>,
 }
 

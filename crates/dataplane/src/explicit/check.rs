@@ -54,7 +54,7 @@ pub struct Report {
 /// Compares the program with the models on this number of random packets.
 ///
 /// # Errors
-/// When the two differ, with the packet and with what each of them made of it; or when the program cannot be
+/// If the two differ, with the packet and with what each of them made of it; or if the program cannot be
 /// run: without root, or without the `ip` command of iproute2.
 pub fn run(packets: u64, seed: u64, progress: &mut (dyn FnMut(u64) + Send)) -> Result<Report, Failure> {
     std::thread::scope(|scope| {

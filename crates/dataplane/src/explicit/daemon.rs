@@ -51,7 +51,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// The time to wait when they cannot be looked at.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// An interface of another router is looked at so often: that one may have ended.
+/// Time between two looks at an interface of another router, which may have ended.
 const LEFT: Duration = Duration::from_secs(10);
 
 /// Time between two looks at the clock for the epoch of proofs. Somebody may set the clock.
@@ -89,7 +89,7 @@ enum Answer {
 /// Asks the router of this network namespace, or the one that listens at `control`, what it has seen and done.
 ///
 /// # Errors
-/// When none runs there, or does not answer within five seconds.
+/// If none runs there, or does not answer within five seconds.
 pub fn show(control: Option<&Path>) -> Result<Status, Error> {
     match ask(control, &Asked::Status)? {
         Answer::Status(status) => Ok(*status),
@@ -102,7 +102,7 @@ pub fn show(control: Option<&Path>) -> Result<Status, Error> {
 /// reads its settings once for each packet.
 ///
 /// # Errors
-/// When no router runs, or this user may not change it.
+/// If no router runs, or this user may not change it.
 pub fn set(control: Option<&Path>, setting: Setting) -> Result<(), Error> {
     match ask(control, &Asked::Set(setting))? {
         Answer::Done => Ok(()),
@@ -114,7 +114,7 @@ pub fn set(control: Option<&Path>, setting: Setting) -> Result<(), Error> {
 /// Returns the process of the router that runs in this network namespace, or that listens at `control`.
 ///
 /// # Errors
-/// When no router runs.
+/// If no router runs.
 pub fn process(control: Option<&Path>) -> Result<i32, Error> {
     Ok(place(control).server()?.process)
 }
@@ -135,7 +135,7 @@ fn place(control: Option<&Path>) -> Place<'_> {
 /// Routes MEADcast until SIGINT or SIGTERM, and then until senders have found other ways; the signals are taken from the calling thread.
 ///
 /// # Errors
-/// When it cannot begin: without the rights, kernel support or the interfaces named, or because another runs.
+/// If it cannot begin: without the rights, kernel support or the interfaces named, or because another runs.
 pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error> {
     let mut notices = Notices::new(notify);
     let signals = Signals::catch(&[libc::SIGINT, libc::SIGTERM])
@@ -500,8 +500,8 @@ impl<'a> Daemon<'a> {
             && registrations.serves(self.clock.now(), &mut self.netlink, way, group).unwrap_or(false)
     }
 
-    /// The host's own address, which no link has and so stays when one goes down; otherwise the one for whom it sends to
-    /// there; some other global one, if that is none.
+    /// The host's own address that no link has, which stays when a link goes down. Without one, the address from
+    /// which it sends to `destination`, or else some other global one.
     fn address_towards(&self, destination: Ipv6Addr) -> Option<Ipv6Addr> {
         if self.of_no_link.is_some() {
             return self.of_no_link;

@@ -139,7 +139,7 @@ pub fn why_nobody() -> Error {
 /// Returns the interfaces at which something was removed.
 ///
 /// # Errors
-/// When this user may not remove it.
+/// If this user may not remove it.
 pub fn clean() -> Result<Vec<String>, Error> {
     let refused = Error::system("cannot take away what a killed router has left");
     match user::may_administer_networks() {

@@ -114,7 +114,7 @@ impl Registrations {
         if !self.links.has(interface) {
             return Ok(false);
         }
-        // Who is behind another router has no entry there.
+        // A host behind another router has no entry there.
         let host = netlink.neighbour(interface, receiver)?;
         Ok(host.is_some_and(|host| self.listeners.serves(now, interface, host, source, group)))
     }

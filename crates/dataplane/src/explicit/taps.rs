@@ -13,7 +13,7 @@ use treecast_host::{
     poller::Poller,
 };
 
-/// Longer than any frame: a super-packet has 64 KiB at most.
+/// The most bytes of a frame that are read: longer than any, as a super-packet has 64 KiB at most.
 const MAX_FRAME_LEN: usize = 1 << 17;
 
 /// The sockets, by the number of their interface.

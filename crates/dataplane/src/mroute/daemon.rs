@@ -55,7 +55,7 @@ const TRACES_IPV4: u64 = 7;
 /// Routes multicast until SIGINT or SIGTERM. The calling thread no longer gets these signals.
 ///
 /// # Errors
-/// When routing cannot begin: without root, without kernel support, without the interfaces named, or because
+/// If routing cannot begin: without root, without kernel support, without the interfaces named, or because
 /// another daemon runs.
 pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error> {
     let mut notices = Notices::new(notify);
@@ -70,7 +70,7 @@ pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error>
 /// Asks the daemon of this network namespace, or the one that listens at `control`, for its state.
 ///
 /// # Errors
-/// When no daemon runs there, or it does not answer within five seconds.
+/// If no daemon runs there, or it does not answer within five seconds.
 pub fn show(control: Option<&Path>) -> Result<Status, Error> {
     let answer = place(control).ask(None).map_err(|failure| match failure.is_nobody() {
         true => Error::NotRunning,

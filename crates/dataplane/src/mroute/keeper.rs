@@ -35,7 +35,7 @@ const NAME: &str = "treecast-mroute-keeper";
 const STORED_NAMES: [(&str, Family); 2] =
     [("treecast-mroute-ipv6", Family::Ipv6), ("treecast-mroute-ipv4", Family::Ipv4)];
 
-/// Longer than anything between two processes of one host takes.
+/// The time for a step between two processes of one host: longer than any takes.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const READY: u8 = b'r';
@@ -208,7 +208,7 @@ fn service_manager() -> io::Result<UnixDatagram> {
 /// `time`, or another daemon has taken them.
 ///
 /// # Errors
-/// When it cannot keep them, or a daemon did not start it.
+/// If it cannot keep them, or a daemon did not start it.
 pub fn keep(time: Duration) -> Result<(), Error> {
     let failed = || Error::system("cannot keep multicast routing for the next daemon");
     // Whoever interrupts the daemon in a terminal does not mean this process: the daemon does.

@@ -26,7 +26,7 @@ pub fn shortest_wait() -> Duration {
 /// for queriers for so long on every interface that sessions can use. With `only`, looks at the interface of that name alone.
 ///
 /// # Errors
-/// What netlink says. Anything else that cannot be read is left out.
+/// The error of netlink. Anything else that cannot be read is left out.
 pub fn gather(name: &str, only: Option<&str>, listen: Duration) -> io::Result<Facts> {
     let mut netlink = Netlink::open()?;
     let links = netlink.bridges_and_links()?;

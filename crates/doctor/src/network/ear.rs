@@ -57,7 +57,7 @@ impl Listening {
     /// Joins the groups, begins to note packets of this run, and makes a visit. The sockets also send.
     ///
     /// # Errors
-    /// As [`Sockets::open`], and if a thread cannot be started.
+    /// The errors of [`Sockets::open`], and one if a thread cannot be started.
     pub fn start(
         interface: &Interface,
         port: u16,

@@ -39,7 +39,7 @@ impl Sending<'_> {
     /// Sends one round of packets.
     ///
     /// # Errors
-    /// What the kernel says of the first packet that it does not take.
+    /// The kernel's error for the first packet that it does not take.
     pub fn round(&self, round: &Round) -> io::Result<()> {
         let to = match round.to {
             Target::Group(place) => {

@@ -232,7 +232,7 @@ impl Search {
         self.found.last().is_some_and(|last| goes_on(last.code) && last.interfaces.upstream().is_some())
     }
 
-    /// No reply came to the last query, however often it was sent; or the one for rates is over.
+    /// Gives up the current query: no reply came to it, however often it was sent; or the one for rates is over.
     fn give_up(&mut self, now: Instant) -> Step<Message, Traced, Wait> {
         let next = match self.stage {
             Stage::Whole => Stage::Hops { hops: 1, silent: 0 },

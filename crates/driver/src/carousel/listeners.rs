@@ -116,7 +116,8 @@ impl ListenerWatch {
     /// # Errors
     /// If the interface is gone.
     pub fn look(&mut self, now: Instant) -> Result<bool, ListenError> {
-        // Reports of IGMPv2 come by this socket, leaves by the other one. Who reports and then leaves has left.
+        // Reports of IGMPv2 come by this socket, leaves by the other one. A host that reports and then leaves has
+        // left.
         for (from, message) in self.group_messages.read().map_err(|error| self.failed(error))? {
             self.handle(now, from, message);
         }
@@ -240,8 +241,9 @@ impl ListenerWatch {
         is_other
     }
 
-    /// Sends from the address that who else asks compares with his own. To a group of wider scope a kernel would take a wider
-    /// address, and all would discard the query (RFC 9777, 5.1.14). The kernel fills in ICMPv6's checksum.
+    /// Sends from the address that other queriers compare with their own. To a group of wider scope a kernel would
+    /// take a wider address, and all would discard the query (RFC 9777, 5.1.14). The kernel fills in ICMPv6's
+    /// checksum.
     fn send_from_own(&self, message: &Message) -> io::Result<()> {
         let packet = match self.group {
             IpAddr::V6(_) => {

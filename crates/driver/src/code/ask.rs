@@ -66,7 +66,7 @@ pub enum AskError {
 /// Gets the ticket of the sender that has this code. `time` is that of the search, and again that of all exchanges.
 ///
 /// # Errors
-/// Why there is none. A wrong code costs one of the sender's attempts.
+/// The reason why there is no ticket. A wrong code costs one of the sender's attempts.
 pub fn ask(code: &Code, interfaces: &[Interface], time: Duration, stop: &Stop) -> Result<Ticket, AskError> {
     let (offers, problem) = discovery::find_offers(interfaces, code.tag(), time, stop)?;
     if let Some(problem) = problem.filter(|_| offers.is_empty()) {
@@ -76,7 +76,8 @@ pub fn ask(code: &Code, interfaces: &[Interface], time: Duration, stop: &Stop) -
     ask_all(&in_random_order(offers)?, code, Instant::now() + time, stop)
 }
 
-/// Nobody chooses by the name of an offer that it is asked before the true sender, and takes all proofs.
+/// Shuffles offers. So nobody can choose by the name of an offer that it is asked before the true sender, and take
+/// all proofs.
 fn in_random_order<T>(offers: Vec<T>) -> io::Result<Vec<T>> {
     let with_key = |offer| random::<16>().map(|key| (key, offer));
     let mut offers = offers.into_iter().map(with_key).collect::<io::Result<Vec<_>>>()?;

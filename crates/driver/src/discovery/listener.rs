@@ -174,7 +174,7 @@ impl Listener {
     /// Asks if it is time to, and takes what has come. Returns when it is to be called again at the latest.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn turn(&mut self, on_news: &mut dyn FnMut(News)) -> io::Result<Duration> {
         let now = self.clock.now();
         if self.questions.is_due(now) {
@@ -343,7 +343,7 @@ impl Offers {
                 let mut address = from;
                 address.set_port(found.port);
                 let addresses = self.0.entry(found.label).or_default();
-                // One port an address: who names several would be asked several times.
+                // One port an address: a host that names several would be asked several times.
                 if addresses.len() < MAX_ADDRESSES {
                     addresses.entry(address.ip()).or_insert(address);
                 }

@@ -129,7 +129,7 @@ impl Ear {
     /// Sends a message to all who listen. For SAP, `scope` gives the group.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn say(&self, message: &[u8], scope: Option<&Ticket>) -> io::Result<()> {
         let groups: &[IpAddr] = match self.protocol {
             Protocol::Mdns => &MDNS,
@@ -150,7 +150,7 @@ impl Ear {
     /// higher than [`HOP_LIMIT`].
     ///
     /// # Errors
-    /// What the kernel says; `WouldBlock` if nothing has come.
+    /// The kernel's error. `WouldBlock` if nothing has come.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (from, received) = messages::receive_from(&self.socket, buffer)?;
         let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;

@@ -88,7 +88,7 @@ impl Neighbours {
         Ok(hop)
     }
 
-    /// The interface by which packets to `destination` leave, and whom they go to there.
+    /// The interface by which packets to `destination` leave, and the next hop that they go to there.
     fn next_hop(&mut self, destination: Ipv6Addr) -> io::Result<Option<(u32, Ipv6Addr)>> {
         let route = self.netlink.route(destination.into(), self.interface)?;
         Ok(route.map(|route| match route.gateway {

@@ -24,7 +24,7 @@ use treecast_wire::{
 /// Packets in one system call.
 const BATCH: usize = 64;
 
-/// Longer than any response or error.
+/// The most bytes of a response or error that are read: longer than any.
 const MAX_RESPONSE_LEN: usize = 2048;
 
 /// Size of a sender's socket buffers, in bytes: room for what comes between two of the kernel's turns.
@@ -159,7 +159,7 @@ impl ErrorSocket {
         Ok(None)
     }
 
-    /// None for a packet with another routing header than ours.
+    /// The failure that an error tells of. `None` for a packet with another routing header than ours.
     fn failure(&self, error: &DeliveryError<'_>) -> Option<Failure> {
         let (mut header, mut port) = (None, None);
         match error.packet.next_header {

@@ -180,7 +180,7 @@ struct Session<'a> {
     scope: u32,
     /// The counters of this thread.
     counted: Counted,
-    /// `None` without a domain's key, and once the user has been warned.
+    /// The watch over the domain's key. `None` without such a key, and once the user has been warned.
     key_watch: Option<KeyWatch>,
     next_statistics: Instant,
     /// Receivers that there was a warning about.

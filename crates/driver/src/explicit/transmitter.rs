@@ -32,7 +32,7 @@ use super::{
 /// Packets that are read before any is sent.
 const READ_AHEAD: usize = 32;
 
-/// Longer than any packet that a device hands over, and what stands in front.
+/// The most bytes of a packet that a device hands over, and what stands in front.
 const MAX_PACKET_LEN: usize = 65_575 + OFFLOAD_LEN;
 
 const TUN: u64 = 0;

@@ -49,7 +49,7 @@ pub(crate) struct Discovery {
     hosts: BTreeMap<Ipv6Addr, Vec<(u32, u16)>>,
     lists: Vec<List>,
     has_news: bool,
-    /// `None` without a domain's key, and once the user has been warned.
+    /// The watch over the domain's key. `None` without such a key, and once the user has been warned.
     key_watch: Option<KeyWatch>,
     /// Warnings for the user ...
     warnings: Vec<String>,
@@ -170,7 +170,7 @@ impl Discovery {
                     self.lists = group.fitted_lists(&self.how.form, self.payload_bytes);
                     self.has_news = true;
                 }
-                // Who hears nothing for that is back at unicast, of which the kernel makes fragments.
+                // A receiver that hears nothing for that is back at unicast, of which the kernel makes fragments.
                 News::Event(Event::Narrow(receivers, mtu)) => {
                     let longest = ipv6::HEADER_LEN + self.payload_bytes;
                     let way =

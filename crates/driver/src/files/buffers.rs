@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Shorter ones are the allocator's.
+/// The shortest buffers, in bytes, that are kept. Shorter ones are the allocator's.
 const LEAST_LEN: usize = 4 * 1024;
 
 /// Number of sizes, each twice the one before.

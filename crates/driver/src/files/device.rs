@@ -50,7 +50,7 @@ impl Device {
     /// Opens a device that neither is in use nor has a partition that is.
     ///
     /// # Errors
-    /// Why it is not written to.
+    /// The reason why the device is not written to.
     pub fn open(path: &Path, reads_back: bool) -> Result<Self, DeviceError> {
         if let Some(its) = device::uses(path).into_iter().next() {
             return Err(DeviceError::InUse { path: path.to_owned(), its });

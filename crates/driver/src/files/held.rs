@@ -71,7 +71,7 @@ impl Held {
         self.early_hash.unwrap_or_else(|| *blake3::hash(&self.content).as_bytes())
     }
 
-    /// All that has come, for the log.
+    /// The pieces of all that has come, for the log.
     fn pieces(&self, file: FileId) -> impl Iterator<Item = Piece<'_>> {
         self.there.iter().filter_map(move |range| self.piece(file, range))
     }

@@ -41,7 +41,7 @@ const MAX_LEN: u64 = 32 << 20;
 const OVERHEAD_BYTES: usize = 256;
 
 /// Upper bound of the memory for small objects that are held, in bytes. Further objects go to the disk, as large ones do.
-/// What an earlier receiver has held may take as much again until it is asked for.
+/// Objects that an earlier receiver has held may take as much again until it is asked for.
 pub(super) const MAX_HELD_BYTES: usize = 8 << 20;
 
 /// Half a hash of what an object was announced as.

@@ -166,7 +166,7 @@ impl Journal {
     /// Locks the journal of a slot. What others could have had their hands in goes.
     ///
     /// # Errors
-    /// When it cannot be opened or made, somebody else has it, or it is not this user's alone.
+    /// If it cannot be opened or made, somebody else has it, or it is not this user's alone.
     fn take(folder: &TargetFolder, session: SessionId, slot: u32, makes: bool) -> io::Result<Self> {
         let name = c_string(format!("{HIDDEN}{:08x}.{slot}.journal", session.0))?;
         let flags = libc::O_RDWR | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -211,7 +211,7 @@ impl Journal {
     /// Opens the part file of an object: anew, or, with `is_kept`, the one that is there.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub(super) fn part(&self, file: FileId, is_kept: bool) -> Result<PartFile, TargetError> {
         let name = self.part_name(file.index());
         let failed = |source| self.folder.error(format!("make {name}"), source);

@@ -8,7 +8,7 @@ pub(super) const MAX_LINK_LEN: u64 = 4095;
 /// wherever that name points, should it be a link itself; without it every step of a link leads to a place in the set.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the link, in words.
 pub(super) fn check_link(name: &str, target: &[u8]) -> Result<(), &'static str> {
     if target.is_empty() || target.len() as u64 > MAX_LINK_LEN || target.contains(&0) {
         return Err("it is no path");

@@ -18,7 +18,7 @@ use super::{
 pub struct PartFile {
     folder: TargetFolder,
     name: CString,
-    /// None while it is closed.
+    /// The open file. `None` while it is closed.
     file: Option<File>,
     inode: Inode,
     stays: bool,
@@ -73,7 +73,7 @@ impl PartFile {
     /// Opens the file again after [`PartFile::close`].
     ///
     /// # Errors
-    /// What the kernel says, and when another file has its name.
+    /// The kernel's error, and one if another file has its name.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         let flags = libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
         let file = sys::open_at(self.folder.root(), &self.name, flags, 0)?;
@@ -89,7 +89,7 @@ impl PartFile {
     /// status under that name.
     ///
     /// # Errors
-    /// When the kernel refuses, or when another file than this one has the temporary name: whoever may write to the folder
+    /// If the kernel refuses, or if another file than this one has the temporary name: whoever may write to the folder
     /// can put one there.
     pub(super) fn rename(&mut self, parent: &OwnedFd, name: &CStr) -> io::Result<Status> {
         if sys::status_at(self.folder.root(), &self.name)?.inode != self.inode {

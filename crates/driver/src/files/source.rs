@@ -79,7 +79,7 @@ enum Difference {
 #[derive(Debug)]
 struct Coding {
     level: i32,
-    /// `None` while nothing is read.
+    /// The compressor. `None` while nothing is read.
     encoder: Option<Encoder>,
     segments: VecDeque<(u64, Vec<u8>)>,
 }
@@ -392,7 +392,7 @@ impl Source {
     /// wanted any more.
     ///
     /// # Errors
-    /// When it cannot be read, or has changed.
+    /// If it cannot be read, or has changed.
     pub(crate) fn read_all(
         &mut self,
         goes_on: impl Fn() -> bool,

@@ -120,7 +120,7 @@ impl Unsendable {
     }
 
     /// # Errors
-    /// When there is anything.
+    /// If there is anything.
     pub(super) fn refuse(mut self) -> Result<(), SourceError> {
         match self.count {
             0 => Ok(()),

@@ -273,7 +273,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Nobody may have said how the session ended: it failed then, and may go on later.
+    /// Ends the parts. Nobody may have said how the session ended: it failed then, and may go on later.
     fn finish(&mut self) {
         let resumes = self.parts.resumes();
         self.parts.end(if resumes { Ending::CutShort } else { Ending::Interrupted });

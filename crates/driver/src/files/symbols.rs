@@ -10,7 +10,7 @@ use super::{TargetError, TargetFolder, stored::Stored};
 /// The symbols of all objects.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
-    /// None while no symbol is kept.
+    /// The file with the symbols. `None` while no symbol is kept.
     file: Option<File>,
     /// The end of the slots that have been used.
     end: u64,

@@ -94,7 +94,7 @@ const MAX_COMPONENT_LEN: usize = 255;
 /// Checks the name of a received file, which must be a relative path of ordinary components.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the name, in words.
 pub fn check_name(name: &str) -> Result<(), String> {
     if name.starts_with('/') {
         return Err("it begins at the root".into());

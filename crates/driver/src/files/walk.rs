@@ -151,7 +151,7 @@ pub struct Selection {
 /// folder or link, are skipped.
 ///
 /// # Errors
-/// When named paths cannot be read or sent, or objects would get one name: all of them together.
+/// If named paths cannot be read or sent, or objects would get one name: all of them together.
 pub fn find_sources(paths: &[PathBuf]) -> Result<Found, SourceError> {
     find_sources_until(paths, &Selection::default(), &|| false)
 }

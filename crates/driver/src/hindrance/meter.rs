@@ -7,10 +7,10 @@ use treecast_proto::Instant;
 /// The time over which a rate is measured.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// A sample is kept at most so often.
+/// The shortest time between two samples that are kept.
 const SPACING: Duration = Duration::from_millis(500);
 
-/// No rate is told before it is measured over so long.
+/// The shortest time over which a rate is measured before it is told.
 const LEAST_SPAN: Duration = Duration::from_secs(1);
 
 /// Samples of `N` counters, at most a dozen.
@@ -55,7 +55,7 @@ pub(crate) fn bits(bytes_per_second: f64) -> u64 {
     (bytes_per_second * 8.0) as u64
 }
 
-/// Seconds for so many bytes; none when that is not known.
+/// The seconds that so many bytes take. `None` when the rate is not known.
 pub(crate) fn time_for(bytes: u64, bytes_a_second: Option<f64>) -> Option<f64> {
     match (bytes, bytes_a_second) {
         (0, _) => Some(0.0),

@@ -57,7 +57,7 @@ pub(super) struct Joined {
     pub membership_time: Duration,
     /// The number of bytes that the socket's receive buffer holds.
     pub buffer_bytes: usize,
-    /// `None` in a carousel, whose receivers connect to nobody.
+    /// The connection to the sender. `None` in a carousel, whose receivers connect to nobody.
     pub connection: Option<Connection>,
     /// The sender's key. `None` in a plain session.
     pub sender_key: Option<PublicKey>,

@@ -37,7 +37,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// back.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A sender that has not been reached for so long is told of, once.
+/// The time without contact after which the user is told, once, that the sender has not been reached.
 const TELL_AFTER: Duration = Duration::from_secs(2);
 
 /// The function by which a receiver says which one it is.

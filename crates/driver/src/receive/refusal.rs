@@ -1,4 +1,4 @@
-//! The message for the user of a receiver that was not admitted: the reason, and whom to ask for what.
+//! The message for the user of a receiver that was not admitted: the reason, and the person to ask for what.
 
 use std::num::NonZeroU64;
 

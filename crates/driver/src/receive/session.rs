@@ -67,7 +67,7 @@ pub(super) struct Session<'a> {
 
 /// The connection to the sender. A carousel has none.
 struct Wire {
-    /// `None` once it is closed.
+    /// The connection to the sender. `None` once it is closed.
     connection: Option<Connection>,
     lifeline: Lifeline,
     /// Tells a carousel's sender what is lacking. `None` where it does not listen.
@@ -107,7 +107,7 @@ impl Session<'_> {
         match self.take_part(stop) {
             Ok(()) => Ok(self.finish()),
             Err(error) => {
-                // Who has come again tries once more.
+                // A receiver that has come again tries once more.
                 if !self.delivery.carried.has_come_back {
                     self.say_farewell(&error.to_string());
                 }

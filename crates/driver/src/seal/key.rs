@@ -21,7 +21,7 @@ impl Secret {
     /// Draws a secret.
     ///
     /// # Errors
-    /// When the kernel gives no randomness.
+    /// If the kernel gives no randomness.
     pub fn draw() -> io::Result<Self> {
         Ok(Self(security::random()?))
     }
@@ -52,7 +52,7 @@ impl fmt::Debug for Secret {
 /// Draws a key for a group.
 ///
 /// # Errors
-/// When the kernel gives no randomness.
+/// If the kernel gives no randomness.
 pub fn draw_group_key() -> io::Result<GroupKey> {
     Ok(GroupKey { id: draw_id()?, secret: Secret::draw()?.bytes() })
 }

@@ -37,8 +37,8 @@ enum Opened {
 struct Known {
     id: KeyId,
     key: PacketKey,
-    /// None in a carousel, which says everything again anyway. A member that seals with the sender's next counters would
-    /// have the sender's own packets refused.
+    /// The counters that were taken. `None` in a carousel, which says everything again anyway. A member that seals
+    /// with the sender's next counters would have the sender's own packets refused.
     taken: Option<TakenCounters>,
 }
 

@@ -30,7 +30,7 @@ impl Sealer {
     /// Seals with keys of its own, which whoever has the secret can derive.
     ///
     /// # Errors
-    /// When the kernel gives no randomness.
+    /// If the kernel gives no randomness.
     pub fn from_secret(secret: Secret) -> io::Result<Self> {
         let id = draw_id()?;
         Ok(Self { key: secret.key(id), next: first(id), renews_from: Some(secret) })
@@ -55,7 +55,7 @@ impl Sealer {
     /// sequence and packet number of the first.
     ///
     /// # Errors
-    /// When a new key is due and the kernel gives no randomness.
+    /// If a new key is due and the kernel gives no randomness.
     pub fn seal_blocks(
         &mut self,
         first: Header,
@@ -77,7 +77,7 @@ impl Sealer {
     /// Appends one whole packet, sealed.
     ///
     /// # Errors
-    /// As [`Sealer::seal_blocks`].
+    /// The errors of [`Sealer::seal_blocks`].
     pub fn seal_packet(&mut self, packet: &[u8], sealed: &mut Vec<u8>) -> io::Result<()> {
         let Some((header, payload)) = packet.split_first_chunk::<HEADER_LEN>() else { return Ok(()) };
         self.seal(header, payload, sealed)

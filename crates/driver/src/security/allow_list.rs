@@ -11,7 +11,7 @@ use treecast_host::text;
 
 use super::{PublicKey, PublicKeyError};
 
-/// Some 50,000 keys with their names.
+/// The largest file that is read, in bytes: some 50,000 keys with their names.
 const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
 
 /// The receivers that a sender admits, and what it calls them.

@@ -45,7 +45,7 @@ impl Identity {
     /// Parses PKCS#8 in PEM (RFC 8410, section 7; RFC 7468, section 10).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the text, in words.
     pub fn from_pem(text: &str) -> Result<Self, String> {
         SigningKey::from_pkcs8_pem(text).map(Self).map_err(|error| error.to_string())
     }

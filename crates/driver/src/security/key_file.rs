@@ -103,7 +103,7 @@ impl KeyFolder {
     /// The names of the keys that are there, sorted.
     ///
     /// # Errors
-    /// When the folder cannot be read; one that is missing has none.
+    /// If the folder cannot be read; one that is missing has none.
     pub fn names(&self) -> Result<Vec<String>, KeyFileError> {
         let failed = |source| KeyFileError::Read { path: self.0.clone(), source };
         let entries = match fs::read_dir(&self.0) {
@@ -163,7 +163,7 @@ impl Identity {
     /// Reads a key file.
     ///
     /// # Errors
-    /// When it is not there, others may read it, or it holds no key.
+    /// If it is not there, others may read it, or it holds no key.
     pub fn load(path: &Path) -> Result<Self, KeyFileError> {
         let no_key = |why: String| KeyFileError::NoKey { path: path.to_owned(), why };
         let text = owner_file::read(path, MAX_FILE_LEN).map_err(|unusable| match unusable {

@@ -24,7 +24,7 @@ use std::io;
 /// Fills an array with random bytes of the operating system.
 ///
 /// # Errors
-/// When it has none to give.
+/// If it has none to give.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;

@@ -52,7 +52,7 @@ impl PublicKey {
     /// Reads a SubjectPublicKeyInfo (RFC 8410, 4), which is what TLS carries as a raw public key (RFC 7250, 3).
     ///
     /// # Errors
-    /// When it is none of Ed25519.
+    /// If it is none of Ed25519.
     pub fn from_spki(der: &[u8]) -> Result<Self, PublicKeyError> {
         let key = VerifyingKey::from_public_key_der(der).map_err(|_| PublicKeyError::NoKey)?;
         Ok(key.into())
@@ -61,7 +61,7 @@ impl PublicKey {
     /// The SubjectPublicKeyInfo.
     ///
     /// # Errors
-    /// When this is no key; it was one when it was made.
+    /// If this is no key; it was one when it was made.
     pub fn to_spki(self) -> Result<Vec<u8>, PublicKeyError> {
         let key = VerifyingKey::from_bytes(&self.0).map_err(|_| PublicKeyError::NoKey)?;
         Ok(key.to_public_key_der().map_err(|_| PublicKeyError::NoKey)?.into_vec())

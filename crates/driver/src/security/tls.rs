@@ -79,7 +79,7 @@ impl ReceiverTls {
     /// Makes the TLS configuration of the receiver `identity` for the sender whose key is `sender`.
     ///
     /// # Errors
-    /// When rustls cannot use the key, which none is known for.
+    /// If rustls cannot use the key, which none is known for.
     pub fn new(identity: &Identity, sender: PublicKey) -> Result<Self, TlsError> {
         let pinned = PinnedKey { sender, algorithms: algorithms() };
         let builder = ClientConfig::builder_with_details(provider(), Arc::new(NoClock))

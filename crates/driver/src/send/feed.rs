@@ -144,7 +144,7 @@ impl Feed {
     /// The next arrival.
     ///
     /// # Errors
-    /// When there is none now, or all have been taken.
+    /// If there is none now, or all have been taken.
     pub fn next(&self) -> Result<Arrival, TryRecvError> {
         self.queue.take()
     }

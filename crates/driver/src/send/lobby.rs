@@ -41,7 +41,7 @@ const MAX_MESSAGE_LEN: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Lobby {
     session: SessionId,
-    /// None in a plain session.
+    /// The sender's side of TLS. `None` in a plain session.
     tls: Option<SenderTls>,
     pending: BTreeMap<u64, Pending>,
     /// The number of pending connections from each address.

@@ -5,7 +5,7 @@ use tracing::{debug, info, info_span, warn};
 use super::{SendEvent, SendProgress};
 use crate::{SESSION_LOG as LOG, hindrance::Holder};
 
-/// A rate is logged again when it has changed by so much.
+/// The factor by which a rate must have changed to be logged again.
 const CHANGED: f64 = 1.25;
 
 /// Turns events into logs.

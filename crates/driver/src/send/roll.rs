@@ -71,7 +71,7 @@ impl Roll {
             return None;
         }
         let line = format!("{CAME}{address} {text}\n");
-        // Who is written down can be struck out.
+        // A receiver that is written down can be struck out.
         let len = self.len + (line.len() + ENDED.len() + text.len() + 1) as u64;
         if len > MAX_LEN {
             return None;

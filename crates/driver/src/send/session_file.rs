@@ -68,7 +68,7 @@ const COMPRESSED: &str = "compressed ";
 /// The beginning of the line with the time at which the session began.
 const SINCE: &str = "since ";
 
-/// Behind it comes the key.
+/// The line behind which the key comes.
 const BEGUN: &str = "\nbegun\n";
 
 const KEY_END: &str = "-----END PRIVATE KEY-----\n";
@@ -152,7 +152,7 @@ pub struct KeptSession {
 /// Reads which session a file is of. `None` if it is not there.
 ///
 /// # Errors
-/// When others may read it, or it is no such file.
+/// If others may read it, or it is no such file.
 pub fn kept_session(path: &Path) -> Result<Option<KeptSession>, SessionFileError> {
     let index = (ObjectKind::Index as u8).to_string();
     let name =
@@ -172,7 +172,7 @@ fn name_of(line: &str) -> &str {
 /// Reads the file; none when it is not there.
 ///
 /// # Errors
-/// When others may read it, or it is no such file.
+/// If others may read it, or it is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<Kept>, SessionFileError> {
     let foreign = |why| SessionFileError::Foreign { path: path.to_owned(), why };
     match owner_file::read(path, MAX_LEN) {
@@ -423,7 +423,7 @@ impl Kept {
     /// Refuses to wait for receivers that will all be refused.
     ///
     /// # Errors
-    /// When the ticket has expired.
+    /// If the ticket has expired.
     pub fn check_expiry(&self) -> Result<(), SessionFileError> {
         let ago = self.ticket.expires.and_then(|expires| clock::unix_seconds().checked_sub(expires.get()));
         ago.map_or(Ok(()), |ago| {
@@ -471,7 +471,7 @@ fn listed(rates: &[u64]) -> String {
 /// Begins a session: writes its file, which must not be there. It is there whole or not at all.
 ///
 /// # Errors
-/// When it cannot be written, or somebody else has written it meanwhile.
+/// If it cannot be written, or somebody else has written it meanwhile.
 pub(super) fn create(
     path: &Path,
     ticket: &Ticket,

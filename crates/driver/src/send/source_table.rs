@@ -35,11 +35,11 @@ impl Default for SourceTable {
 #[derive(Debug)]
 struct Object {
     named: NamedSource,
-    /// None before the first byte, and once it has given the hash.
+    /// The hasher. `None` before the first byte, and once it has given the hash.
     hasher: Option<Box<ChunkHasher>>,
     /// The tree of chunks, from the hash on until the object is over. `None` if it is a single chunk.
     tree: Option<ChunkTree>,
-    /// Everything before this position is in `hasher`.
+    /// The position up to which everything is in `hasher`.
     hashed: u64,
     /// The bytes that are read ahead, from `ahead_at` on in the object. Empty unless the object is being sent.
     ahead: Vec<u8>,

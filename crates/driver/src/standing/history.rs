@@ -4,7 +4,7 @@
 //! history is as long as two files, and has at least the last [`MAX_LEN`] bytes. The new file begins with the sessions that were
 //! received before, so that they are not received again.
 //!
-//! What cannot be written, for example because the disk is full, is kept and written later.
+//! Entries that cannot be written, for example because the disk is full, are kept and written later.
 
 use std::{
     collections::{BTreeSet, VecDeque},

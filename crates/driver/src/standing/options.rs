@@ -18,7 +18,7 @@ use crate::{
 /// Length of a rule's mark, in hexadecimal digits.
 const MARK_LEN: usize = 16;
 
-/// A rule: whose sessions are taken, and what becomes of them.
+/// A rule: the sessions that it takes, and what becomes of them.
 #[derive(Debug, Clone)]
 pub struct Rule {
     /// The senders that it trusts.

@@ -93,7 +93,7 @@ struct Connection {
     stream: Socket,
     deadline: Instant,
     request: Vec<u8>,
-    /// None until the request is whole.
+    /// The answer. `None` until the request is whole.
     answer: Option<Arc<[u8]>>,
     written: usize,
 }

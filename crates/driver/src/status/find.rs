@@ -21,7 +21,7 @@ use super::{
 /// The time that all of them together get to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Far more than a snapshot takes.
+/// The most bytes of an answer that are read: far more than a snapshot takes.
 pub(super) const MAX_ANSWER_LEN: u64 = 4 << 20;
 
 /// A session that runs.
@@ -67,7 +67,7 @@ fn sockets(folder: &Path) -> impl Iterator<Item = (u32, PathBuf)> {
 /// Gives an order to the sender with this process id: `start`, or `wait` with a number of receivers.
 ///
 /// # Errors
-/// Why it was not obeyed, in words.
+/// The reason why the order was not obeyed, in words.
 pub fn order(pid: u32, order: &str) -> Result<(), String> {
     let mut sockets = folder::all().into_iter().flat_map(|folder| sockets(&folder).collect::<Vec<_>>());
     let path = sockets.find(|(of, _)| *of == pid).map(|(_, path)| path);

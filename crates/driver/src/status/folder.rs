@@ -39,7 +39,7 @@ pub(super) fn all() -> Vec<PathBuf> {
 /// Makes the folder if it is missing.
 ///
 /// # Errors
-/// When it cannot be made, or somebody else could have put something into it.
+/// If it cannot be made, or somebody else could have put something into it.
 pub(super) fn prepare(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

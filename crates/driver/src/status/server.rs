@@ -61,7 +61,7 @@ fn serve_in(folder: &Path, board: &Board, starter: Option<Starter>) -> io::Resul
 /// Hands an order to the session.
 ///
 /// # Errors
-/// Why the session cannot obey, in words.
+/// The reason why the session cannot obey, in words.
 fn carry_out(line: &[u8], snapshot: &Snapshot, starter: Option<&Starter>) -> Result<(), &'static str> {
     let line = str::from_utf8(line).unwrap_or_default();
     let number = line.strip_prefix("wait ").and_then(|number| number.parse::<u32>().ok());

@@ -170,7 +170,7 @@ impl Batch {
     /// number of bytes. 0 is the stream's end.
     ///
     /// # Errors
-    /// What the stream says.
+    /// The error of the stream.
     pub fn read_block(&mut self, file: FileId, sequence: u64, from: &mut impl io::Read) -> io::Result<usize> {
         let at = self.used;
         let len = from.read(&mut self.buffer[at..BATCH_LEN])?;

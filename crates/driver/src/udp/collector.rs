@@ -121,7 +121,7 @@ impl Collector {
     /// Prepares another socket for [`Collector::swap`].
     ///
     /// # Errors
-    /// As [`Collector::new`].
+    /// The errors of [`Collector::new`].
     pub fn prepare(&self, socket: UdpSocket) -> io::Result<Spare> {
         prepare(&socket, self.offload)?;
         Ok(Spare::new(socket))
@@ -226,7 +226,8 @@ impl Collector {
         }
     }
 
-    /// One super-packet or datagram, scattered over the header slots and the batch's buffer. Returns who has sent it.
+    /// Receives one super-packet or datagram, scattered over the header slots and the batch's buffer. Returns its
+    /// sender.
     fn receive_one(&mut self, batch: &mut Batch) -> io::Result<Option<SocketAddr>> {
         let (start, lens) = (batch.used(), self.lens());
         let pieces = pieces(&mut self.slots, batch.free(), lens);

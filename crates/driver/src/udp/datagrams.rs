@@ -41,7 +41,7 @@ impl DatagramReceiver {
     /// Makes another socket ready for [`Self::swap`].
     ///
     /// # Errors
-    /// When the socket cannot be made nonblocking.
+    /// If the socket cannot be made nonblocking.
     pub(crate) fn prepare(&self, socket: UdpSocket) -> io::Result<Spare> {
         socket.set_nonblocking(true)?;
         Ok(Spare::new(Self::new(socket, self.offload).socket))

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Refuses groups at which nothing arrives, and groups that all hosts or routers listen to.
 ///
 /// # Errors
-/// Why the group cannot be used, in words.
+/// The reason why the group cannot be used, in words.
 pub fn check_group(address: IpAddr) -> Result<(), String> {
     match address {
         IpAddr::V4(group) if is_reserved_v4(group) => {

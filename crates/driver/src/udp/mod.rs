@@ -38,9 +38,9 @@ pub use transmitter::{Transmitter, blocks_in_super_packet, frames_in_super_packe
 /// The way in which datagrams are handed to and from the kernel, the best one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offload {
-    /// Up to 64 KiB of datagrams in one, split and joined by the kernel or the device.
+    /// Super-packets: up to 64 KiB of datagrams in one, split and joined by the kernel or the device.
     SuperPackets,
-    /// Many datagrams in one call.
+    /// Several datagrams in one call.
     Batches,
     /// One datagram a call.
     Single,

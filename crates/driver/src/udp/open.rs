@@ -74,7 +74,7 @@ pub fn open_group_sender(address: &GroupAddress, hops: u32) -> Result<UdpSocket,
 /// The link is that of others.
 ///
 /// # Errors
-/// As those of [`open_group_sender`].
+/// The errors of [`open_group_sender`].
 pub fn open_slower_sender(address: &GroupAddress, hops: u32) -> Result<UdpSocket, UdpError> {
     let socket = open_group_sender(address, hops)?;
     option::set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, MEMBER_BUFFER_BYTES)
@@ -180,7 +180,7 @@ pub fn open_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
 /// Opens a sender's socket as [`open_unicast_sender`] does, with a buffer as of [`open_slower_sender`].
 ///
 /// # Errors
-/// As those of [`open_unicast_sender`].
+/// The errors of [`open_unicast_sender`].
 pub fn open_slower_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
     let socket = open_unicast_sender(family_of)?;
     option::set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, MEMBER_BUFFER_BYTES)

@@ -85,7 +85,7 @@ impl Transmitter {
     /// number of its first packet, from which on they count. Longer runs than a super-packet are cut.
     ///
     /// # Errors
-    /// What the kernel says when even single datagrams are refused.
+    /// The kernel's error when even single datagrams are refused.
     pub fn send_blocks(
         &mut self,
         to: SocketAddr,

@@ -39,7 +39,7 @@ impl Engine<'_> {
             self.book.results.interrupted = true;
             return Ok(None);
         }
-        // Who waits for nothing does not ask.
+        // A run that waits for nothing does not ask.
         Ok(Some((!is_quiet && !longest.is_zero()).then_some(longest)))
     }
 

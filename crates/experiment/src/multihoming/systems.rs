@@ -65,7 +65,7 @@ esac
 
 /// The systems of a stub and its providers. They end when this value is dropped.
 pub struct Systems {
-    /// Each with its node. The SRMS is the last one.
+    /// The programs, each with its node. The SRMS is the last one.
     programs: Vec<(String, Program)>,
     told: Vec<Told>,
     /// The name of the host inside, and the name server that knows it. It is reached by the prefix whose link stays up.

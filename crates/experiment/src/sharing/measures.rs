@@ -66,7 +66,7 @@ pub struct Shared {
     pub dropped: Vec<Rate>,
     /// Bytes that waited, at times.
     pub waiting: Vec<(Duration, i64)>,
-    /// The link's rate, each from so long after the run's start.
+    /// The link's rates, each with the time after the run's start from which on it held.
     pub rates: Vec<(Duration, u64)>,
     /// The rate that the median receiver of each flow got over the time, in bits a second.
     pub receivers_bps: Vec<f64>,

@@ -30,7 +30,7 @@ const PORT: u16 = 1044;
 /// The time that receivers may take to listen.
 const LISTENING: Duration = Duration::from_secs(10);
 
-/// Packets may pass so many routers.
+/// The number of routers that packets may pass.
 const HOPS: &str = "32";
 
 /// The buffer of each socket, in bytes.

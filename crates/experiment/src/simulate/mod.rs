@@ -71,7 +71,7 @@ fn planned(experiment: &Experiment) -> Result<Plan<'_>, Error> {
 /// experiment before the next run.
 ///
 /// # Errors
-/// When the experiment needs something that the simulator does not have, or the results cannot be stored.
+/// If the experiment needs something that the simulator does not have, or the results cannot be stored.
 pub fn simulate(
     order: &Order,
     observe: &dyn Fn(&Event),

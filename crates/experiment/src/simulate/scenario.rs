@@ -76,7 +76,7 @@ const READ_RATE_BPS: u64 = 10_000_000_000;
 /// Makes a run of a network without a crowd.
 ///
 /// # Errors
-/// What is wrong with the run: a fault of the simulator, or of a machine.
+/// The fault of the run: one of the simulator, or of a machine.
 pub fn play(
     experiment: &Experiment,
     plan: &Plan,

@@ -25,7 +25,7 @@ use crate::{
 /// Makes a run of flows on a shared link.
 ///
 /// # Errors
-/// What the simulator does not have, as [`scenario`] says it.
+/// The thing that the simulator does not have, as [`scenario`] says it.
 pub fn play(experiment: &Experiment, plan: &Plan, planned: &Planned) -> Result<Made, String> {
     let (scenario, path) = scenario(experiment, plan, planned)?;
     let from = scenario.flows.iter().map(|(_, start)| *start).max().unwrap_or_default();
@@ -46,7 +46,7 @@ pub fn play(experiment: &Experiment, plan: &Plan, planned: &Planned) -> Result<M
 /// The flows of a run and the link that they share.
 ///
 /// # Errors
-/// What the simulator does not have.
+/// The thing that the simulator does not have.
 pub fn scenario<'p>(
     experiment: &Experiment,
     plan: &'p Plan,

@@ -34,7 +34,7 @@ const NEVER: Duration = Duration::from_secs(86_400);
 /// Makes a run of a stream. A file that loses too much is sent again more slowly, as in a lab.
 ///
 /// # Errors
-/// What the network lacks.
+/// The thing that the network lacks.
 pub fn play(
     experiment: &Experiment,
     plan: &Plan,

@@ -44,7 +44,7 @@ pub trait Site: Sync {
     /// Starts a program at a node. It ends at the latest when the last [`Handle`] of it is dropped.
     ///
     /// # Errors
-    /// When there is no such program or node.
+    /// If there is no such program or node.
     fn start(&self, node: &str, command: Command) -> io::Result<Program>;
 
     /// Makes an empty folder at a node. What an earlier folder of this name held is deleted.

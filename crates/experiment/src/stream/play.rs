@@ -177,7 +177,7 @@ impl<'a> Scene<'a> {
         delivery.fanout == Fanout::Mead && delivery.options.discovery.is_none()
     }
 
-    /// Waits until all senders know by whom they serve their receivers.
+    /// Waits until all senders know the routers by which they serve their receivers.
     fn wait_for_groups(&mut self) -> io::Result<()> {
         let awaits_discovery = self.awaits_discovery();
         let Self { site, planned, senders, .. } = self;

@@ -98,7 +98,7 @@ impl Fault {
     /// Checks that everything that the fault names exists.
     ///
     /// # Errors
-    /// What is wrong, and which names exist.
+    /// The name that is wrong, and the names that exist.
     pub fn check(&self, topology: &Topology) -> Result<(), EventError> {
         let (place, interface) = self.place();
         match self {

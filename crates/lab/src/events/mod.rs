@@ -36,7 +36,7 @@ impl Lab {
     /// Undoes a fault. (An attack ends when the value that [`Lab::begin`] returned is dropped.)
     ///
     /// # Errors
-    /// As for [`Lab::begin`].
+    /// The errors of [`Lab::begin`].
     pub fn end(&self, fault: &Fault) -> Result<()> {
         if fault.is_attack() { Ok(()) } else { self.change(fault, false).map(drop) }
     }

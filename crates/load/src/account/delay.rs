@@ -5,11 +5,12 @@ use std::time::Duration;
 use super::{Times, spread::SpreadCounter};
 use crate::{packet::Stamp, report::Delay};
 
-/// A receiver's clock that moves by so much against the steady one has jumped. Clocks that are only steered move far less.
+/// The change of a receiver's clock against the steady one above which it has jumped. Clocks that are only steered
+/// change far less.
 const RECEIVER_JUMP: Duration = Duration::from_millis(50);
 
-/// A sender's clock has jumped if the sending times of two packets differ by so many seconds more, or less, than their numbers and the
-/// rate say. A network that holds packets back does not change their sending times.
+/// The deviation, in seconds, above which a sender's clock has jumped: that of the time between two packets from what
+/// their numbers and the rate say. A network that holds packets back does not change their sending times.
 const SENDER_JUMP_SECONDS: f64 = 1.0;
 
 #[derive(Debug, Clone, Default)]

@@ -48,7 +48,7 @@ pub struct Times {
 #[derive(Debug, Clone)]
 pub struct Rules {
     pub format: Format,
-    /// A packet that is overtaken by more than so many others is late.
+    /// The number of packets that may overtake a packet before it is late.
     pub window: u64,
     /// Largest number of streams, at least 1.
     pub max_streams: usize,

@@ -6,7 +6,7 @@ use treecast_measure::statistics::Running;
 
 use crate::report::Spread;
 
-/// Each doubling of the time is divided into so many classes, so a percentile is at most 1/32 too high.
+/// The number of classes for each doubling of the time. So a percentile is at most 1/32 too high.
 const CLASSES: u64 = 32;
 
 /// A distribution whose values are not kept: mean and spread are exact, percentiles nearly.

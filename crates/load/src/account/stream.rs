@@ -23,7 +23,7 @@ pub const MAX_NUMBER: u64 = 1 << 40;
 const MAX_STEP: u64 = 1000;
 const FASTEST_PPS: f64 = 1e6;
 
-/// A sender that is silent for so many of its intervals, and for [`SILENCE`], has vanished.
+/// The number of its intervals, beside [`SILENCE`], for which a sender must be silent to have vanished.
 const SILENT_INTERVALS: u32 = 5;
 const SILENCE: Duration = Duration::from_secs(1);
 

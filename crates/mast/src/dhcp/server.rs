@@ -58,7 +58,7 @@ pub struct Config {
 /// Points in time, from the caller's clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
-    /// Never goes back.
+    /// Time by a clock that never goes back.
     pub monotonic: Duration,
     /// Microseconds since 1970. Signatures get it as their counter.
     pub unix_us: u64,

@@ -48,7 +48,7 @@ const NUMBER_LEN: usize = 8;
 /// The facts that a signature vouches for besides the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signed {
-    /// Higher than that of all messages that the server has signed before.
+    /// The counter of the message, higher than that of all messages that the server has signed before.
     pub counter: u64,
     /// The number of the client whose request the message answers. `None`: it answers nobody.
     pub answers: Option<u64>,

@@ -92,7 +92,7 @@ pub fn run(program: &Program, config: &Config, stop: &Stop, tell: Tell<'_>) -> R
 /// Runs the client of a host's interface until a stop is requested.
 ///
 /// # Errors
-/// As [`run`].
+/// The errors of [`run`].
 pub fn run_host(host: &HostConfig, stop: &Stop, tell: Tell<'_>) -> Result<(), Error> {
     serve(host::Daemon::new(host)?, &status::address_of_host(&host.interface), stop, tell)
 }

@@ -18,7 +18,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Both incur a renumbering, so the paper adds them up.
+    /// The sum, because both incur a renumbering, as in the paper.
     pub fn total(self) -> u64 {
         self.additions + self.deletions
     }

@@ -166,7 +166,7 @@ impl Analysis {
             routes.iter().map(|route| (route.prefix, route.origin)).collect();
         announced.dedup();
         let shortest = shortest_block(self.family);
-        // The blocks that cover the present prefix, and who announces them.
+        // The blocks that cover the present prefix, and the ASes that announce them.
         let mut above: Vec<Block<'_>> = Vec::new();
         let mut aggregatable: HashMap<u32, usize> = HashMap::new();
         for same in announced.chunk_by(|one, other| one.0 == other.0) {
@@ -200,7 +200,7 @@ impl Analysis {
 /// A prefix that covers others, and the ASes that announce it.
 struct Block<'a> {
     prefix: Prefix,
-    /// Sorted by ASN.
+    /// The owners, sorted by ASN.
     owners: &'a [(Prefix, u32)],
     /// Answers for ASes with many upstreams, so that no AS is compared with many owners more than once.
     known: HashMap<u32, bool>,

@@ -42,7 +42,7 @@ impl Holder {
     }
 }
 
-/// The announcements of stubs and of providers, by who holds the prefix.
+/// The announcements of stubs and of providers, by the holder of the prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Ownership {
     pub of_providers: BTreeMap<Holder, u64>,
@@ -60,7 +60,7 @@ impl Ownership {
 
 /// Delegations of all registries, to be searched.
 pub struct Registry<'d> {
-    /// Sorted by resource and first number.
+    /// The delegations, sorted by resource and first number.
     all: Vec<&'d Delegation>,
     /// The last number, for each delegation, of those that follow one another from it on and have one holder.
     ends: Vec<u128>,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Addressing, Analysis};
 
-/// One row of table 6.1: stubs by where their addresses come from.
+/// One row of table 6.1: stubs by the origin of their addresses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Stubs {
     /// Stubs with provider independent prefixes only.

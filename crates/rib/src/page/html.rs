@@ -16,7 +16,7 @@ use crate::{
 pub struct Findings {
     pub files: Vec<FileReport>,
     pub comparisons: Vec<ComparisonReport>,
-    /// Sorted by time.
+    /// The points, sorted by time.
     pub points: Vec<Point>,
 }
 

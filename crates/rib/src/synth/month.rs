@@ -6,7 +6,7 @@ use crate::paper;
 /// The days between two tables.
 const DAYS: i64 = 31;
 
-/// One of so many stubs vanishes in a month, and as many appear.
+/// The number of stubs of which one vanishes in a month. As many appear.
 const STUBS_PER_VANISHED: usize = 200;
 
 /// The number of stubs that are looked at for each change. A small internet may have none left that can change.

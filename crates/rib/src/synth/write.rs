@@ -92,7 +92,7 @@ struct Writer<'m, W> {
     format: Format,
     out: &'m mut W,
     tally: Tally,
-    /// By peer and provider.
+    /// The AS path of each peer through each provider, by peer and provider.
     paths: Vec<Vec<Vec<u32>>>,
 }
 

@@ -49,7 +49,7 @@ const RESOLVED: u16 = 16;
 /// The addresses of this host.
 pub const OWN: [Ipv6Addr; 2] = [far(0x50, 1), far(0x50, 2)];
 
-/// All groups that are tested with begin so, and none of a kernel's own does.
+/// The beginning of all groups that are tested with, and of none of a kernel's own.
 const GROUP_PREFIX: [u8; 2] = [0xff, 0x15];
 
 const ETHERNET_LEN: usize = 14;

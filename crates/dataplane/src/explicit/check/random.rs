@@ -86,7 +86,7 @@ impl Random {
         Router { is_enabled, is_leaving, min_dsts: self.below(5) as u8, dialect, own, groups, guard }
     }
 
-    /// Each of its parts now and then; often none.
+    /// A random guard. It has each of its parts now and then, and often none.
     fn guard(&mut self) -> Guard {
         let prefixes =
             [Prefix::new(far(5, 0), 32), Prefix::new(node(0x1000), 128), Prefix::new(node(0), 111)];
@@ -98,7 +98,7 @@ impl Random {
         }
     }
 
-    /// Somebody from whom packets come here, or not.
+    /// A random source from which packets come here, or not.
     fn any_source(&mut self, guard: &Guard) -> Ipv6Addr {
         if guard.copies_per_second > 0 {
             self.fresh += 1;
@@ -128,7 +128,7 @@ impl Random {
         })
     }
 
-    /// One of several that has not been taken yet.
+    /// A random address that has not been taken yet.
     fn untaken(&mut self, taken: &mut BTreeSet<Ipv6Addr>, one: impl Fn(&mut Self) -> Ipv6Addr) -> Ipv6Addr {
         loop {
             let address = one(self);
@@ -166,7 +166,7 @@ impl Random {
         packet
     }
 
-    /// Another octet, of the headers rather than the addresses and the payload.
+    /// Changes another octet, of the headers rather than the addresses and the payload.
     fn change(&mut self, packet: &mut Vec<u8>) {
         let end = if self.one_in(2) { packet.len() } else { packet.len().min(ipv6::HEADER_LEN + 16) };
         let at = self.below(end);

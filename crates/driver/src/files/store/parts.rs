@@ -38,10 +38,10 @@ pub(super) struct Parts {
     names: Names,
     /// The log that takes room on the disk until files need it.
     held: SharedLog,
-    /// None when the session has ended.
+    /// The journal. `None` when the session has ended.
     journal: Option<Journal>,
     reports: Reports,
-    /// None for an object that has failed and is not to be stored again.
+    /// The objects by number. `None` for one that has failed and is not to be stored again.
     objects: BTreeMap<FileId, Option<Object>>,
     /// Objects that have failed for want of room. What is there of them stays until the session is over, for a receiver that
     /// is started again when there is room.
@@ -315,7 +315,7 @@ impl Parts {
         self.decoding.forget(file);
     }
 
-    /// One more file is about to be open: the first of too many is closed.
+    /// Notes that one more file is about to be open. The first of too many is closed.
     fn note_open(&mut self, file: FileId) {
         let OpenParts { files, most } = &mut self.open_parts;
         files.retain(|open| *open != file);
@@ -393,7 +393,7 @@ impl Parts {
     pub fn end(&mut self, ending: Ending) -> Option<String> {
         let warning = self.names.finish();
         self.cramped.extend(self.objects.keys().filter(|file| self.full.has(**file)));
-        // Who makes room and comes again, while the session lasts, need not fetch anew what is there.
+        // A receiver that gets room and comes again, while the session lasts, need not fetch anew what is there.
         let ending = match ending {
             Ending::Over if !self.cramped.is_empty() => Ending::CutShort,
             ending => ending,

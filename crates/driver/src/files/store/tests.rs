@@ -31,7 +31,7 @@ fn start(folder: TargetFolder) -> Store {
     Store::start(folder, journal, Waker::new().unwrap(), Buffers::default()).unwrap()
 }
 
-/// Everything but journals.
+/// The names in a folder, but those of journals.
 fn names(path: &std::path::Path) -> Vec<String> {
     let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
     names.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with(".journal")).collect()

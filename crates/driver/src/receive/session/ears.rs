@@ -19,7 +19,7 @@ const JOIN_AGAIN: Duration = Duration::from_secs(2);
 /// The group's socket, and what has been heard.
 #[derive(Debug)]
 pub(super) struct Ears {
-    /// None where there is no group.
+    /// The group's socket. `None` where there is no group.
     group: Option<Spare>,
     /// The lane whose group could not be joined, and when that is tried again.
     wanted: Option<(u8, Instant)>,

@@ -1,6 +1,6 @@
 //! The choice of the session's groups that are listened to.
 //!
-//! Where all come to the receiver's own address, the groups are lanes, which differ by their packets' numbers.
+//! If all come to the receiver's own address, the groups are lanes, which differ by their packets' numbers.
 //!
 //! A session with a connection is heard in one group. A move takes two steps: the new group is joined first, and the old one
 //! left when routers and switches know, so that nothing is missed in between. A carousel is heard in several groups at once,

@@ -14,8 +14,8 @@ use super::{super::ReceiveError, Session};
 /// Time between two looks at this host's addresses.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The address is gone when so many looks in a row have missed it. IPv6 takes an address back for a second or two while it
-/// sees whether somebody else has it (RFC 4862, 5.4).
+/// The number of looks in a row that must miss the address before it is gone. IPv6 takes an address back for a second
+/// or two while it sees whether somebody else has it (RFC 4862, 5.4).
 const LOOKS: u32 = 3;
 
 #[derive(Debug)]

@@ -203,7 +203,7 @@ impl Line {
     }
 }
 
-/// The trust in a session whose sender has this key. `None` in a plain session.
+/// The trust in a session whose sender has this key. `sender` is `None` in a plain session.
 fn trust(ticket: &Ticket, sender: Option<PublicKey>) -> Trust {
     match ticket.repair {
         Repair::Carousel => Trust::in_group(sender, ticket.block_len),

@@ -50,7 +50,7 @@ pub(super) struct Folder {
     /// The files and folders in it that are not sent.
     exclude: Exclude,
     poller: Poller,
-    /// `None` where the folder is looked at again and again.
+    /// The kernel's watch over the folder. `None` where the folder is looked at again and again.
     watch: Option<Watch>,
     /// The watched folders, below the root, by their numbers.
     watched: BTreeMap<i32, PathBuf>,

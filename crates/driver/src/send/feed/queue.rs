@@ -200,7 +200,7 @@ impl ObjectQueue {
     /// The next arrival.
     ///
     /// # Errors
-    /// When there is none now, or the queue is closed and empty.
+    /// If there is none now, or the queue is closed and empty.
     pub(super) fn take(&self) -> Result<Arrival, TryRecvError> {
         let mut state = self.state();
         state.has_begun = true;

@@ -42,7 +42,7 @@ pub(super) enum Input {
 }
 
 impl Drop for Reader {
-    /// However the reader ends, the session hears of it.
+    /// Tells the session that the reader has ended, however it has.
     fn drop(&mut self) {
         self.queue.close();
     }

@@ -130,7 +130,7 @@ impl CopiesLane {
         let bytes_of = |packets: &Packets<'static>, to: &Target| bytes_to(packets, to, group_address);
         let (sent, delay) = copies.send_due(pacer, now, bytes_of, |packets, to| {
             let bytes = bytes_of(packets, to);
-            // Who cannot be reached by it loses the packet, and asks for it over its connection.
+            // A receiver that cannot be reached by it loses the packet, and asks for it over its connection.
             let _ = match to {
                 Target::Receiver(to) => {
                     left[Way::Unicast as usize] += bytes;

@@ -20,7 +20,7 @@ pub(super) struct Copies<T, D> {
     is_urgent: bool,
 }
 
-/// All copies of what does not wait together, in bytes: so much of a burst is no harm.
+/// The most bytes, all copies together, of a message that does not wait. A burst of this size does no harm.
 const MOST_AT_ONCE: u64 = BURST_BYTES / 4;
 
 impl<T, D> Copies<T, D> {

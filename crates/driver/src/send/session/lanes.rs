@@ -75,7 +75,7 @@ struct Lane {
     pacer: Pacer,
     /// Bytes of IP packets that leave at once.
     run_bytes: u64,
-    /// `None` at a rate that was given.
+    /// The congestion control. `None` at a rate that was given.
     congestion: Option<Congestion>,
     numbers: PacketNumbers,
 }
@@ -208,8 +208,8 @@ impl Lanes {
         {
             let are_blocks = copies.are_blocks();
             let (sent, delay) = copies.send_due(&mut self.lanes.get_mut(usize::from(group))?.pacer, now);
-            // As without copies: who counted messages for the congestion control, too, would have it take its own messages
-            // for all that arrives while nothing but retransmissions leaves.
+            // Messages do not count, as without copies. If they did, the congestion control would take its own
+            // messages for all that arrives while nothing but retransmissions leaves.
             if are_blocks {
                 if group == 0 {
                     self.repairs.multicast_sent(sent);

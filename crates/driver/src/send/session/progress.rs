@@ -192,7 +192,7 @@ impl Session<'_> {
         Some([Way::Unicast, Way::Mead, Way::Xcast, Way::Multicast].map(by).into())
     }
 
-    /// Each group, where there are several.
+    /// The progress of each group, where there are several.
     fn group_progress(&self) -> Vec<GroupProgress> {
         // Groups that the sender opens by itself are told of when they are needed.
         if self.lanes.groups() == 1 || self.lanes.places_receivers() && self.core.figures.moves == 0 {

@@ -110,7 +110,7 @@ impl Session<'_> {
     fn refuse(&mut self, mut connection: Connection, code: PutOutCode, reason: String) {
         let word = Message::PutOut(PutOut::new(code, reason.as_str()));
         say_last(&mut connection, self.plan.session, &word);
-        // Of those that the session is not for there may be a thousand, who have done nothing wrong.
+        // Of those that the session is not for there may be a thousand, and they have done nothing wrong.
         if let Some(door) = self.kind.door().filter(|_| code != PutOutCode::NotMeant) {
             door.note_refusal(self.clock.now(), connection.peer(), reason, &mut self.core);
         }

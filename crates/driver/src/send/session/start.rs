@@ -40,7 +40,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Carries out an order of the user, who does not want to wait any more, or for another number of receivers.
+    /// Carries out an order of the user: to start now, or to wait for another number of receivers.
     pub(super) fn take_order(&mut self) {
         let Some(order) = self.plan.options.starter.as_ref().and_then(Starter::take) else { return };
         if self.core.figures.started.is_some() {

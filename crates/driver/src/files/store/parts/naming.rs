@@ -130,7 +130,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Nothing of the object is kept when it cannot have its name.
+    /// Gives the object its name. Nothing of it is kept when it cannot have that name.
     fn give_name(&mut self, file: FileId) -> Result<(), String> {
         self.reopen(file).map_err(|error| error.to_string())?;
         self.open_parts.files.retain(|open| *open != file);

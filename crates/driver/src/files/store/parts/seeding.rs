@@ -129,7 +129,7 @@ impl Seeding {
         self.seed.is_some() || !self.queue.is_empty()
     }
 
-    /// Nothing more of the object is copied.
+    /// Forgets an object. Nothing more of it is copied.
     pub fn forget(&mut self, file: FileId) {
         self.waiting.remove(&file);
         self.queue.retain(|(queued, ..)| *queued != file);
@@ -345,7 +345,7 @@ impl TargetFolder {
     /// Opens the older version of an object, and finds out its size. `None` if there is none.
     ///
     /// # Errors
-    /// Why what is there cannot be one.
+    /// The reason why what is there cannot be an older version.
     fn older_version(&self, name: &str) -> Result<Option<(File, u64)>, String> {
         let opened = match (self.old(), self.device()) {
             (Some(path), _) => open_named(path, name),

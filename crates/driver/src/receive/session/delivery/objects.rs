@@ -382,7 +382,7 @@ impl Delivery<'_> {
     /// The number of objects of a feed that were over when this receiver came, and did not come later. An earlier sender of the session
     /// used numbers of an earlier step.
     pub fn missed(&self) -> u64 {
-        // Who has come again, and chooses, does not know any more which of them were not wanted.
+        // A receiver that has come again, and chooses, does not know any more which of them were not wanted.
         if !self.store.is_feed || self.carried.has_come_back && self.store.chooser.is_some() {
             return 0;
         }

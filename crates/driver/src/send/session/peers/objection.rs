@@ -21,7 +21,7 @@ impl Peers {
     /// Decides whether a receiver is admitted. Returns the number that it has at present: it takes the place of its older connection.
     ///
     /// # Errors
-    /// Why it is not.
+    /// The reason why the receiver is not admitted.
     pub fn admit(
         &self,
         connection: &Connection,
