@@ -19,13 +19,13 @@ use super::{
 };
 use crate::Instant;
 
-/// How long a silent receiver may keep new objects from starting.
+/// The time for which a silent receiver may keep new objects from starting.
 const CROWD_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// The time from look to look when that is over.
 const CROWD_INTERVAL: Duration = Duration::from_millis(250);
 
-/// When to look after silent receivers.
+/// The times at which to look after silent receivers.
 #[derive(Debug, Default)]
 pub(super) struct Stall {
     /// The next look for receivers that have stalled; none while nobody owes anything.
@@ -109,7 +109,7 @@ impl Sender {
         }
     }
 
-    /// Since when a receiver has owed an answer; none when it owes nothing.
+    /// The time since which a receiver has owed an answer. `None` when it owes nothing.
     fn owes_since(&self, receiver: ReceiverId) -> Option<Instant> {
         if self.coordinator.state == State::ClosingRetransmitters {
             return self.closing_since;
