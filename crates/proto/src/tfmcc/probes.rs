@@ -91,7 +91,7 @@ pub struct Probes {
     last: u32,
 }
 
-/// What a proof shows of the probes since the last one.
+/// The probes since the last proof, as this proof shows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shown {
     /// The last probe that was looked at. The next proof is looked at from there on.
@@ -194,12 +194,12 @@ fn distance(random: &mut SplitMix64) -> u64 {
     DISTANCE.start() + random.below(DISTANCE.end() - DISTANCE.start() + 1)
 }
 
-/// How far a receiver's claims differ from what probes show: 0 not at all, 1 for certain.
+/// The difference between a receiver's claims and what probes show: 0 none, 1 for certain.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Doubt {
-    /// It claims less loss than there is.
+    /// The doubt that it claims less loss than there is.
     less: f64,
-    /// It claims more loss than there is.
+    /// The doubt that it claims more loss than there is.
     more: f64,
 }
 
@@ -210,14 +210,14 @@ impl Doubt {
     }
 }
 
-/// What the sender knows of one receiver's claims.
+/// The sender's record of one receiver's claims.
 #[derive(Debug, Default)]
 pub struct Claims {
     /// The last probe that was looked at. `None` before the first report.
     judged: Option<u32>,
     /// Probes that were taken for lost: the lowest bit is the last one that was looked at. Some come later than those behind them.
     missing: u64,
-    /// When the last report came while the receiver was followed.
+    /// The time when the last report came while the receiver was followed.
     followed: Option<Instant>,
     /// Reports that wait for the claims of a round trip.
     held: VecDeque<Held>,
@@ -462,7 +462,7 @@ mod tests {
         came: Came,
         claims: Claims,
         doubt: Doubt,
-        /// For each millisecond: packets that were lost, of ten.
+        /// The number of packets that were lost, of ten, for each millisecond.
         lost: Vec<u32>,
         /// Every third probe comes so much later than it would.
         late_ms: u64,
