@@ -108,9 +108,9 @@ struct Loss {
     /// The object of which it was last served apart. That goes on when the others, which are done sooner,
     /// have left.
     apart_of: Option<u32>,
-    /// Whether nothing has arrived of the source block that it reported last ...
+    /// Whether nothing has arrived of the source block that it reported last.
     got_none: bool,
-    /// ... nor of the symbols that the group has been sent for it since.
+    /// Whether nothing has arrived, either, of the symbols that the group has been sent for it since.
     got_none_again: bool,
     /// [`Estimate::out`] when it last reported anything.
     reported: u64,

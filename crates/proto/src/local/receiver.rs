@@ -145,7 +145,7 @@ struct Times {
     sender: Option<Instant>,
     /// The time of the last block that the sender sent to all.
     data: Instant,
-    /// ... the last time at which it was known to have sent something new, ...
+    /// The last time at which the sender was known to have sent something new.
     advanced: Instant,
     /// The time of the sender's Goodbye. `None` before it.
     goodbye: Option<Instant>,
