@@ -318,7 +318,7 @@ impl Estimate {
         self.receivers.get(&receiver).map_or(usual, |loss| loss.rate(usual)).clamp(0.0, MAX_LOSS)
     }
 
-    /// The loss that nine of ten receivers do not exceed. The few who lose so much more than the others that they are served
+    /// The loss that nine of ten receivers do not exceed. The few that lose so much more than the others that they are served
     /// apart do not count.
     fn usual(&self) -> f64 {
         let mut rates: Vec<f64> = self.receivers.values().map(|loss| loss.rate(0.0)).collect();

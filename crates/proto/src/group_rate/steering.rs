@@ -349,7 +349,7 @@ impl Steering {
             self.bandwidth.bit_seconds.add(now, 1.0 / latest_bps);
         }
         self.last = Sample { latest_bps, round_trip, shortest, ..sample };
-        // Who marks all packets of an empty queue marks them for another reason.
+        // A router that marks all packets of an empty queue marks them for another reason.
         if sample.marked > ALL_MARKED && !self.is_queued() {
             self.last.marked = 0.0;
         }
@@ -365,7 +365,7 @@ impl Steering {
         }
         if self.is_held_back(now) {
             if self.stage.phase != Phase::Start {
-                // A queue that is gone is gone, whoever is late.
+                // A queue that is gone is gone, whichever host is late.
                 if matches!(self.stage.phase, Phase::Drain | Phase::Down) && self.has_drained(now) {
                     self.enter(now, Phase::Cruise);
                 }
@@ -695,7 +695,7 @@ impl Steering {
     fn down_gain(&self) -> f64 {
         match self.stage.phase {
             Phase::Drain => DRAIN_GAIN,
-            // Who yields to nobody does not leave its share of the queue to others.
+            // A sender that yields to nobody does not leave its share of the queue to others.
             _ if self.last.queue > self.last.shortest / 2 && !self.is_contested() && !self.stage.holds => {
                 DRAIN_GAIN
             }

@@ -1,10 +1,11 @@
 //! Probes hold what receivers claim to get against what they have got. No socket, no clock.
 //!
-//! Who says that everything arrives, and never asks for what it lacks, cannot be found out by what it asks for (`sender/trust.rs`). So
-//! the sender puts a packet with a number that nobody can guess, a nonce, among about a hundred packets. The packet is as long as the
-//! others and takes the place of one, at a random place of a run, so that it is lost as they are. Receivers report which probes have
-//! come, and the sum of their nonces. A sum is right only of probes that have come (Savage and others, "TCP Congestion Control with a
-//! Misbehaving Receiver", 1999, have a nonce in each segment).
+//! A receiver that says that everything arrives, and never asks for what it lacks, cannot be found out by
+//! what it asks for (`sender/trust.rs`). So the sender puts a packet with a number that nobody can guess, a
+//! nonce, among about a hundred packets. The packet is as long as the others and takes the place of one, at a
+//! random place of a run, so that it is lost as they are. Receivers report which probes have come, and the
+//! sum of their nonces. A sum is right only of probes that have come (Savage and others, "TCP Congestion
+//! Control with a Misbehaving Receiver", 1999, have a nonce in each segment).
 //!
 //! The loss of probes and the loss that a receiver claims are compared by a sum that grows with each probe that was lost, and shrinks by
 //! what is tolerated (CUSUM: Page, "Continuous Inspection Schemes", 1954). Only the receiver that the sender follows is judged: what

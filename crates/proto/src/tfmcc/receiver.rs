@@ -121,7 +121,7 @@ impl Receiver {
 
     pub fn handle(&mut self, now: Instant, input: ReceiverInput) {
         match input {
-            // Who names it may be another sender than before, which has another secret.
+            // The sender that names it may be another than before, which has another secret.
             ReceiverInput::Named(number) => (self.number, self.came) = (Some(number), Came::default()),
             ReceiverInput::Packets(packets) => self.packets(now, packets),
             ReceiverInput::Pace { pace, number, at } => self.pace(now, pace, number, at.min(now)),
@@ -275,7 +275,7 @@ impl Receiver {
         let found = self.path.findings();
         let was_limited = self.was_limited(now);
         let received_bps = match was_limited {
-            // Who is not followed is asked for that.
+            // A receiver that is not followed is asked for that.
             Some(limited_bps) if !self.is_limiting() => limited_bps,
             _ if self.is_modelled() => found.latest_bps,
             _ => self.received_bps(now),

@@ -320,14 +320,14 @@ impl Sender {
             return;
         }
         self.group.leave_behind(from, false);
-        // As it was asked for: who has not measured the round trip either reckons with the same one. Whom nothing limits either has no more
-        // to say.
+        // As it was asked for: a receiver that has not measured the round trip either reckons with the same
+        // one. One that nothing limits either has no more to say.
         let is_enough = self.rate.is_start() || self.config.control == Control::Model;
         let received = Some(report.received_bps).filter(|_| is_enough);
         let asked = if finding.calculated_bps.is_some() { Some(report.rate_bps) } else { received };
         let asked = asked.filter(|_| !is_limiting || self.config.control == Control::Tfmcc);
         let is_followed = is_limiting || self.wants_less(&finding);
-        // Who does not limit the rate keeps none of those silent that may.
+        // A receiver that does not limit the rate keeps none of those silent that may.
         let least = (self.rate.bps() * CLEARLY_LESS) as u64;
         let is_heard = is_followed || self.config.control == Control::Tfmcc;
         let asked = asked.map(|asked| if is_heard { asked } else { asked.max(least) });

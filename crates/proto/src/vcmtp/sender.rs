@@ -244,7 +244,7 @@ impl Sender {
             SenderInput::Message { from, file, message } => self.message(now, from, file, message),
             SenderInput::Hashed { file, hash } => self.hashed(now, file, hash),
             SenderInput::Withdraw { file, reason } => self.withdraw(file, &reason),
-            // Who listens has a connection, and says everything there.
+            // A receiver that listens has a connection, and says everything there.
             SenderInput::Listeners { .. } | SenderInput::Local { .. } => {}
             SenderInput::Close => {
                 if self.coordinator.state == State::Active {
@@ -373,7 +373,7 @@ impl Sender {
         let file = self.objects.file_id(index);
         let object = self.objects.get_mut(index)?;
         if object.is_again {
-            // Who is to have it has been told. The others have ended with it.
+            // The receivers that are to have it have been told. The others have ended with it.
             return Some(object.begin.clone());
         }
         for (receiver, retransmitter) in &mut self.retransmitters {
@@ -464,7 +464,7 @@ impl Sender {
         if self.coordinator.state == State::Closing
             && self.objects.is_empty()
             && !self.is_held()
-            // Whoever hears that a receiver was put out may want to wait for it.
+            // A caller that hears that a receiver was put out may want to wait for it.
             && self.coordinator.events.is_empty()
             && all_know()
         {

@@ -37,7 +37,7 @@ const MOST_KNOWN: usize = 4_096;
 #[derive(Debug, Default)]
 pub struct Group {
     receivers: BTreeMap<u32, Member>,
-    /// Receivers that were not believed and have left, by who they are.
+    /// Receivers that were not believed and have left, by their identities.
     known: BTreeMap<u64, Credence>,
     limiting: Option<u32>,
     /// The receivers whose reports are to be echoed, each once.
@@ -109,7 +109,7 @@ impl Group {
         };
         let has_loss = report.rate_bps != super::Pace::NO_RATE;
         let received_bps = match is_modelled {
-            // Nothing delivers more than it bears. So who asks for little, to be followed, cannot raise the rate.
+            // Nothing delivers more than it bears. So a receiver that asks for little, to be followed, cannot raise the rate.
             true => report.received_bps.min(report.rate_bps) as f64,
             false => report.received_bps as f64,
         };

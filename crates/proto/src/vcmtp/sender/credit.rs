@@ -6,7 +6,7 @@
 //!
 //! Reports are the receivers' own words, so what one of them can hold up is bounded. It is left behind when it reports
 //! nothing new for a while, or takes less than the least rate while it holds the multicast up, and is followed again when it
-//! has caught up, but not before a time that doubles when it soon has to be left behind again. Whoever comes anew is not
+//! has caught up, but not before a time that doubles when it soon has to be left behind again. A receiver that comes anew is not
 //! followed at once while others have come and held the multicast up.
 
 use std::{

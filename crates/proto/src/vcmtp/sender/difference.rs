@@ -2,7 +2,7 @@
 //!
 //! The object before such an object is its index, by which a receiver finds what an older version already holds. Its report is a
 //! row of [`Message::Lacking`], the last one empty. Reading takes as long as the object is big, so no fixed time is right. When
-//! half of the receivers have reported, the others have as long again and 10 s: whoever reports early has read little and lacks
+//! half of the receivers have reported, the others have as long again and 10 s: a receiver that reports early has read little and lacks
 //! much, or has a disk like the others'. The blocks that anybody lacks then go out in order, in one pass. What
 //! comes too late for the pass is mended as any other loss: the receiver asks for it behind the next block that it hears, or at
 //! the end.
@@ -102,7 +102,7 @@ impl Gathering {
 }
 
 impl Sender {
-    /// Has those objects sent on which everybody has reported who is waited for.
+    /// Has those objects sent on which all receivers that are waited for have reported.
     pub(super) fn end_gathering(&mut self, now: Instant) {
         if self.multicast.gathering.is_empty() || self.is_paused() {
             return;

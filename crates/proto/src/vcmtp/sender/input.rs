@@ -252,7 +252,7 @@ impl Sender {
         while let Some(index) = self.coordinator.expired(now) {
             let Some(object) = self.objects.get(index) else { return };
             let mut pending = object.pending_receivers();
-            // Who has not had its pass yet gets its own time then.
+            // A receiver that has not had its pass yet gets its own time then.
             let passes_until = self.passes_until(index).filter(|until| *until > now);
             let is_passing = |receiver| passes_until.is_some() && self.is_passed_to(receiver, index);
             let is_served = |receiver| !self.config.slower_groups_mend && self.awaits(receiver, index);

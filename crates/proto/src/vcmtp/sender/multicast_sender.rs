@@ -126,9 +126,10 @@ impl MulticastSender {
         Some(index)
     }
 
-    /// The object whose turn it is, when its BOF is to be multicast again: where repair symbols mend losses, behind its first run, and whenever twice as much is out. A receiver that has not heard it can make
-    /// nothing of repair symbols, and to ask for it takes a round trip or, when that is lost, many.
-    /// Where they only may (`is_coding` is false), small objects do without.
+    /// The object whose turn it is, when its BOF is to be multicast again: where repair symbols mend losses,
+    /// behind its first run, and whenever twice as much is out. A receiver that has not heard it can make
+    /// nothing of repair symbols, and to ask for it takes a round trip or, when that is lost, many. Where
+    /// they only may (`is_coding` is false), small objects do without.
     pub(super) fn announce_again(&mut self, objects: &mut Objects, is_coding: bool) -> Option<u32> {
         let index = *self.in_flight.front()?;
         let object = objects.get_mut(index)?;

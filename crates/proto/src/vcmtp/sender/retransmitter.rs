@@ -92,7 +92,7 @@ pub(super) struct Retransmitter {
     is_silent: bool,
     /// The time when it last said anything.
     pub(super) heard: Instant,
-    /// Whether it was there when an object began, or has said anything. Somebody who only came and went has not.
+    /// Whether it was there when an object began, or has said anything. A receiver that only came and went has not.
     pub(super) takes_part: bool,
     pub(super) offers: Offers,
     /// Objects that were over before it came and that it is not told of yet.

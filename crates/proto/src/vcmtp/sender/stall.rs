@@ -53,7 +53,7 @@ impl Sender {
         self.stall.check.get_or_insert(now + self.config.stall_limit);
     }
 
-    /// Puts out who has been silent while nothing new could start because of it.
+    /// Puts out receivers that have been silent while nothing new could start because of it.
     pub(super) fn put_out_crowding(&mut self, now: Instant, not_counted: usize) {
         if !self.multicast.is_crowded(&self.objects, not_counted) {
             self.stall.crowd = None;
@@ -72,7 +72,7 @@ impl Sender {
         }
     }
 
-    /// Puts out who has stalled. Looks at all receivers once a stall limit, or when the next could be due.
+    /// Puts out receivers that have stalled. Looks at all receivers once a stall limit, or when the next could be due.
     pub(super) fn put_out_stalled(&mut self, now: Instant) {
         if self.stall.check.is_none_or(|check| check > now) {
             return;

@@ -409,7 +409,7 @@ impl Sender {
     /// The next repair symbols to the group, or the word that they are out.
     pub(super) fn next_symbols(&mut self, now: Instant) -> Option<SenderTransmit> {
         self.symbols.tell_again(now);
-        // Who has lost nothing of an object needs no symbols, and waits for the hash.
+        // A receiver that has lost nothing of an object needs no symbols, and waits for the hash.
         if self.has_symbols_due()
             && let Some(word) = self.symbols.told.iter().copied().find(|(_, word)| *word == Word::Digest)
         {

@@ -1,4 +1,4 @@
-//! Feeds: what is forgotten, and what is kept for who comes late.
+//! Feeds: what is forgotten, and what is kept for receivers that come late.
 
 use super::*;
 
