@@ -112,7 +112,7 @@ mod tests {
         schedule.handle(KeyInput::ReceiverLeft);
         assert_eq!(schedule.poll(at(5000)), Some(KeyCommand::Offer(Reason::ReceiverLeft)));
         assert_eq!(schedule.poll(at(5499)), None);
-        // Whoever leaves now knows the key that is offered.
+        // A receiver that leaves now knows the key that is offered.
         schedule.handle(KeyInput::ReceiverLeft);
         assert_eq!(schedule.poll(at(5500)), Some(KeyCommand::Use));
         assert_eq!(schedule.poll(at(5999)), None);

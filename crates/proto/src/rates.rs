@@ -23,7 +23,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 const HIGH_LOSS: f64 = 0.1;
 const HIGH_INTERVALS: u32 = 3;
 
-/// Loss up to this is none, for whoever wants to move up.
+/// Loss up to this is none for a receiver that wants to move up.
 const LOW_LOSS: f64 = 0.01;
 
 /// The time after a move in which nothing is measured. Routers and switches bring the group that was left for

@@ -38,12 +38,12 @@ const MOST_ABOVE_CUBIC: f64 = 3.0;
 /// The least that a new interval between loss events counts in their average.
 const INTERVAL_WEIGHT: f64 = 0.25;
 
-/// The growth of the window where the sender follows another receiver, as a multiple of what is under way,
-/// ...
+/// The largest window where the sender follows another receiver, as a multiple of what is under way.
 const MOST_GROWTH: f64 = 2.0;
 
-/// ... and a loss event begins with at most so many times of that. The idea is RFC 7661's: a window that is not used is no
-/// evidence of what the path bears, and is reduced by what was really in flight (4.4.1). The two numbers are ours.
+/// The largest window with which a loss event begins, as a multiple of what is under way. The idea is RFC
+/// 7661's: a window that is not used is no evidence of what the path bears, and is reduced by what was really
+/// in flight (4.4.1). The two numbers are ours.
 const MOST_REDUCED: f64 = 1.25;
 
 /// No window is larger, however much somebody says is under way: a path of 100 Gbit/s and ten seconds has a tenth of that.

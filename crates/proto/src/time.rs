@@ -1,4 +1,4 @@
-//! Time as machines see it: a number that only grows, handed in by whoever runs them.
+//! Time as machines see it: a number that only grows, handed in by their caller.
 
 use std::{
     fmt,

@@ -218,7 +218,7 @@ impl WholeLoops {
         std::mem::take(&mut self.sent)
     }
 
-    /// Counts this loop where their number is limited. The many short loops for whoever reports early and often count as one.
+    /// Counts this loop where their number is limited. The many short loops for a receiver that reports early and often count as one.
     pub fn count(&mut self) {
         if self.is_whole || self.counts_from <= self.began {
             self.counted += 1;
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(counted, [10_000, 20_000, 30_000]);
     }
 
-    /// A recorded report of one block that was sent again and again kept everything from whoever cannot report.
+    /// A recorded report of one block that was sent again and again kept everything from receivers that cannot report.
     #[test]
     fn reports_of_a_few_bytes_do_not_put_off_a_whole_loop_for_ever() {
         let mut whole = WholeLoops::new(1_000_000);

@@ -46,10 +46,10 @@ const MAX_CHECKS: u32 = 20;
 /// The most memory for all objects' sets of blocks, in chunks of about 600 bytes.
 const MAX_CHUNKS: usize = 131_072;
 
-/// A sender has said Goodbye: when nothing more has come for so long, none is left ...
+/// The time after a sender's Goodbye in which nothing more comes if no sender is left.
 const LEAVING: Duration = Duration::from_secs(3);
 
-/// ... and what comes later than this is another one's.
+/// The time after a sender's Goodbye from which on packets are another sender's.
 const ECHO: Duration = Duration::from_millis(100);
 
 /// The number of times that an object must have been withdrawn to be given up, over [`WITHDRAWN_FOR`], if

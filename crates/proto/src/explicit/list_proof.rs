@@ -10,7 +10,7 @@
 //! list carry the same.
 //!
 //! Epochs are ten minutes long and counted by the clock of each host. A router takes those of the last, this and the next
-//! epoch, so clocks may be ten minutes apart. Whoever has seen a packet pass can send others to the same list for half an hour at most.
+//! epoch, so clocks may be ten minutes apart. A host that has seen a packet pass can send others to the same list for half an hour at most.
 
 use std::{fmt, net::Ipv6Addr};
 

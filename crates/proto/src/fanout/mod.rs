@@ -266,7 +266,7 @@ impl Fanout {
         self.tell_changes();
     }
 
-    /// Tells who is served by another way, and by which ways packets leave.
+    /// Tells which receivers are served by another way, and by which ways packets leave.
     fn tell_changes(&mut self) {
         for (number, receiver) in &mut self.receivers {
             if let Some((way, why)) = receiver.take_move() {
@@ -280,7 +280,7 @@ impl Fanout {
         }
     }
 
-    /// Serves by lists whoever has company in one.
+    /// Serves by lists the receivers that have company in one.
     fn look_without_reports(&mut self) {
         let number = |list: &&Vec<u32>| list.iter().filter(|one| self.receivers.contains_key(one)).count();
         let in_company = self.lists.iter().filter(|list| number(list) > 1).flatten().copied();
@@ -292,7 +292,7 @@ impl Fanout {
         self.tell_changes();
     }
 
-    /// Tries lists with whoever has company in one, and leaves them with whoever has none any more.
+    /// Tries lists with receivers that have company in one, and leaves them with those that have none any more.
     fn form_lists(&mut self, now: Instant) {
         let way = self.config.by_lists;
         let mut in_company = BTreeSet::new();

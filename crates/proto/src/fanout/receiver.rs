@@ -15,10 +15,10 @@ const LEAST_JUDGED: u64 = 64;
 const LEAST_SILENT_REPORTS: u32 = 2;
 const LONGEST_SILENCE: Duration = Duration::from_secs(2);
 
-/// A trial that has not succeeded so long after the first report of it has failed ...
+/// The time after the first report of a trial in which it must have succeeded.
 const TRIAL: Duration = Duration::from_millis(500);
 
-/// ... and so has one of which nothing was reported for so long.
+/// The time after which a trial of which nothing was reported has failed.
 const LONGEST_TRIAL: Duration = Duration::from_secs(5);
 
 /// The share of packets that a way must bring, judged for so long.

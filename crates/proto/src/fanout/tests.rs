@@ -6,10 +6,10 @@ const PATIENCE: Duration = Duration::from_millis(300);
 
 const STEP: Duration = Duration::from_millis(5);
 
-/// Reports are so far apart ...
+/// The time between two reports.
 const REPORTS: Duration = Duration::from_millis(100);
 
-/// ... and packets and reports take so long, if nothing else is said.
+/// The time that packets and reports take, if nothing else is said.
 const DELAY: Duration = Duration::from_millis(20);
 
 /// The time for which reports go on when nothing is heard.

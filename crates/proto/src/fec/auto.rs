@@ -108,9 +108,9 @@ struct Loss {
     /// The object of which it was last served apart. That goes on when the others, which are done sooner,
     /// have left.
     apart_of: Option<u32>,
-    /// Whether nothing has arrived of the source block that it reported last ...
+    /// Whether nothing has arrived of the source block that it reported last.
     got_none: bool,
-    /// ... nor of the symbols that the group has been sent for it since.
+    /// Whether nothing has arrived, either, of the symbols that the group has been sent for it since.
     got_none_again: bool,
     /// [`Estimate::out`] when it last reported anything.
     reported: u64,
@@ -318,7 +318,7 @@ impl Estimate {
         self.receivers.get(&receiver).map_or(usual, |loss| loss.rate(usual)).clamp(0.0, MAX_LOSS)
     }
 
-    /// The loss that nine of ten receivers do not exceed. The few who lose so much more than the others that they are served
+    /// The loss that nine of ten receivers do not exceed. The few that lose so much more than the others that they are served
     /// apart do not count.
     fn usual(&self) -> f64 {
         let mut rates: Vec<f64> = self.receivers.values().map(|loss| loss.rate(0.0)).collect();

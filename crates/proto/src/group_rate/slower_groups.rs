@@ -222,7 +222,7 @@ impl SlowerGroups {
         let before = member.limits(now, self.memory);
         let is_new = member.limits(now, self.memory * NEWS_AFTER).is_none();
         let bears_bps = before.map_or(bears_bps, |before| before + (bears_bps - before) * SMOOTHING);
-        // Who bears clearly more than the rate does not limit it, and who bears clearly less would have lowered it.
+        // A receiver that bears clearly more than the rate does not limit it, and one that bears clearly less would have lowered it.
         let rate_bps = view.map_or(f64::INFINITY, |view| view.rate_bps as f64);
         let is_above = bears_bps > rate_bps * SAME;
         (member.limits, member.unlimited) = (Some((now, bears_bps)), is_above.then_some(now));
@@ -316,7 +316,7 @@ impl SlowerGroups {
             (self.wait, self.next_trial) = (FIRST_WAIT, now);
             return Vec::new();
         }
-        // Whoever limits the group now may do so in the place of those that were called.
+        // Receivers that limit the group now may do so in the place of those that were called.
         let is_there = |one: &u32| self.members.get(one).is_some_and(|member| member.group > trial.from);
         trial.receivers.retain(is_there);
         let most = Self::few(self.of(trial.from).count() + trial.receivers.len());
@@ -393,8 +393,8 @@ impl SlowerGroups {
 
     /// The receivers that limit a group's rate, and those that bear hardly more.
     fn slowest(&self, now: Instant, group: u8, view: &GroupView) -> Vec<u32> {
-        // Who has said to bear much less than the present rate bears more now, or the rate would not be so high. Unless the rate cannot
-        // be lower.
+        // A receiver that has said to bear much less than the present rate bears more now, or the rate would
+        // not be so high. Unless it cannot be lower.
         let counts =
             |(id, bps): &(u32, f64)| bps * SAME >= view.rate_bps as f64 || view.limited_by == Some(*id);
         let limits = || {

@@ -8,8 +8,8 @@
 //! | Up | 1.25 times what the path delivers, or 1.5 times beside others that do not yield | when that does not grow, or a queue or congestion shows |
 //! | Down | 0.75 times what the path delivers | as Drain |
 //!
-//! BBR bounds what is under way. There is no window here, because nobody acknowledges: the same bound is on the rate, which falls as
-//! the round trip grows.
+//! BBR bounds what is under way. There is no window here, because nobody acknowledges: the same bound is on the rate, which falls as the
+//! round trip grows.
 
 use std::time::Duration;
 
@@ -25,147 +25,105 @@ use crate::{
     rate_bounds::{Bounds, SHORTEST_ROUND_TRIP, SILENT_PACKETS},
 };
 
-/// Rate in Start, as a multiple of what arrives: 4 ln 2, so what arrives doubles in each round trip
-/// (`BBR.StartupPacingGain`). Doubled, Start sends 5.5 times instead of 2.8 times what a full path delivers,
-/// until reports show it.
+/// Rate in Start, as a multiple of what arrives: 4 ln 2, so what arrives doubles in each round trip (`BBR.StartupPacingGain`). Doubled,
+/// Start sends 5.5 times instead of 2.8 times what a full path delivers, until reports show it.
 const START_GAIN: f64 = 2.77;
-/// Factor by which the highest rate of delivery must grow for Start to go on, as in BBR's "full pipe"
-/// estimator. Doubled, Start ends too early on paths where the rate grows by less than 2.5 in three round
-/// trips.
+/// Least growth of delivery with which Start goes on, as in BBR. Doubled, Start ends too early where rates grow slowly.
 const START_GROWTH: f64 = 1.25;
-/// Number of round trips without that growth after which Start ends, as in BBR's "full pipe" estimator.
-/// Doubled, Start keeps a full path overloaded for three round trips more.
+/// Round trips without that growth after which Start ends, as in BBR. Doubled, Start overloads a full path twice as long.
 const START_ROUNDS: u32 = 3;
-/// Time without any arrival after which Start may end. It trades patience with a path that answers late
-/// against packets that are sent into one that is cut. Doubled, a sender whose packets do not arrive goes on
-/// for 1 s more.
+/// Time without any arrival after which Start may end. Doubled, packets go into a dead path for 1 s more.
 const EMPTY_START: Duration = Duration::from_secs(1);
-/// Share of packets lost in one round trip, 0 to 1, that no late host explains. It ends Start when a queue
-/// shows or nothing has grown for a round trip. Lower values end Start by chance on lossy paths. Doubled,
-/// Start may lose a fifth of its packets for some round trips.
+/// Share of packets lost in one round trip, 0 to 1, that no late host explains. It ends Start when a queue shows or nothing has grown for
+/// a round trip. Lower values end Start by chance on lossy paths. Doubled, Start may lose a fifth of its packets for some round trips.
 const START_LOSS: f64 = 0.1;
-/// Most data under way in Start, in bandwidth-delay products. All above one product stands in a queue, or is
-/// lost. Lower values make Start wait for reports that are late. Doubled, Start queues up to seven products
-/// instead of three.
+/// Most data under way in Start, in bandwidth-delay products. All above one product stands in a queue, or is lost. Lower values make
+/// Start wait for reports that are late. Doubled, Start queues up to seven products instead of three.
 const MOST_IN_START: f64 = 4.0;
-/// Packets that may be under way in Start besides [`MOST_IN_START`]. They matter where a product is a few
-/// packets. Doubled, a slow link queues 16 packets more.
+/// Packets besides, which matter where a product is a few packets. Doubled, a slow link queues 16 packets more.
 const SPARE_PACKETS: f64 = 16.0;
 
-/// Rate in Drain, as a share of what the path delivers (`BBR.DrainPacingGain`). With half, a queue of one
-/// round trip is gone in two. Doubled, the queue would not shrink at all.
+/// Rate in Drain, as a share of what the path delivers (`BBR.DrainPacingGain`). Doubled, the queue would not shrink.
 const DRAIN_GAIN: f64 = 0.5;
-/// Most data under way when Start's queue is gone, in bandwidth-delay products. Without this bound, Drain
-/// ended at the first report that was about the time before it. Doubled, Drain ends while more than a product
-/// still waits.
+/// Most bandwidth-delay products under way when Start's queue is gone. Old reports ended Drain before. Doubled, 1.5 still wait.
 const MOST_DRAINED: f64 = 1.25;
-/// Rate in Up, as a multiple of what the path delivers (BBR's gain in ProbeBW_UP). Doubled, an attempt that
-/// fails queues six times as much.
+/// Rate in Up, as a multiple of what the path delivers, as BBR's. Doubled, an attempt in vain queues six times as much.
 const UP_GAIN: f64 = 1.25;
-/// Share of the excess that Up tries after an attempt that lost packets. An excess of a quarter lost 5 % of
-/// all packets on 100 Mbit/s with 100 ms and a queue of 45 ms. Doubled, each attempt loses as much as the
-/// last.
+/// Share of the excess that Up tries after an attempt with losses: a quarter lost 5 % at 100 Mbit/s, 100 ms and a queue of 45 ms.
+/// Doubled, each attempt loses as much as the last.
 const UP_CAUTION: f64 = 0.5;
-/// Lowest rate in Up, as a multiple of what the path delivers. A lower one takes longer to fill a queue that
-/// counts, so an attempt lasts longer ([`Steering::attempt`]). With twice the excess, attempts lose more
-/// where queues are short.
+/// Lowest rate in Up. A lower one fills a queue that counts more slowly. With twice the excess, short queues lose more.
 const LEAST_UP_GAIN: f64 = 1.06;
-/// Rate in Up beside others that do not yield, as a multiple of what the path delivers, until an attempt
-/// brings nothing. Steps of a quarter took ten seconds to take back what BBR's first version had taken. With
-/// twice the excess, the way up is shorter and loses more packets of everybody.
+/// Rate in Up beside others that do not yield, until an attempt brings nothing. Steps of a quarter took ten seconds to take back what
+/// BBR's first version had taken. With twice the excess, the way up is shorter and loses more packets of everybody.
 const CLIMB_GAIN: f64 = 1.5;
-/// Share of the excess in Up that must arrive for Up to go on. Token buckets let through a little more for a
-/// moment, which a lower share takes for growth. Doubled, Up stops although most of the excess arrives.
+/// Share of the excess in Up that must arrive for Up to go on. Token buckets let a little through. Doubled, Up stops early.
 const UP_GROWTH: f64 = 0.4;
-/// Rate in Down, as a share of what the path delivers. BBR's is 0.9. With 0.75, the sender's own queue is
-/// gone sooner, and others' show sooner. If twice as much were held back, each Down would leave half of the
-/// path unused once its queue is gone.
+/// Rate in Down, as a share of what the path delivers. BBR's is 0.9. With 0.75, the sender's own queue is gone sooner, and others' show
+/// sooner. If twice as much were held back, each Down would leave half of the path unused once its queue is gone.
 const DOWN_GAIN: f64 = 0.75;
 
-/// Longest time of a packet that counts as noise, as a multiple of its shortest time in half a minute.
-/// Without the bound, a sender that BBR had pushed to 1 Mbit/s took BBR's queue for noise. Doubled, such a
-/// sender overlooks a queue that is twice as long.
+/// Longest time of a packet that counts as noise, as a multiple of its shortest time in half a minute. Without the bound, a sender that
+/// BBR had pushed to 1 Mbit/s took BBR's queue for noise. Doubled, such a sender overlooks a queue that is twice as long.
 const MOST_SQUEEZED: f64 = 4.0;
 
-/// Most data under way, in bandwidth-delay products (`BBR.DefaultCwndGain`). Doubled, the rate falls only
-/// when queues are longer than three round trips instead of one.
+/// Most data under way, in bandwidth-delay products (`BBR.DefaultCwndGain`). Doubled, queues reach three round trips, not one.
 const MOST_UNDER_WAY: f64 = 2.0;
-/// Least data under way, in packets (`BBR.MinPipeCwnd`). Doubled, a slow link holds eight packets of the
-/// session instead of four.
+/// Least data under way, in packets (`BBR.MinPipeCwnd`). Doubled, a slow link holds eight packets of the session instead of four.
 const LEAST_UNDER_WAY: f64 = 4.0;
 
-/// Mean length of Cruise, in round trips. Beside others that do not yield, it holds without
-/// [`SHORTEST_CRUISE`]. Doubled, spare capacity is found half as often, and what Up has found is forgotten
-/// before the next one (`ROUNDS` in `delivery.rs` must be larger).
+/// Mean length of Cruise, in round trips. Beside others that do not yield, it holds without [`SHORTEST_CRUISE`]. Doubled, spare capacity
+/// is found half as often, and what Up has found is forgotten before the next one (`ROUNDS` in `delivery.rs` must be larger).
 const CRUISE_ROUNDS: u32 = 8;
-/// Least mean length of Cruise, unless others do not yield. It keeps attempts rare where round trips are
-/// short. Doubled, spare capacity is found half as often where the round trip is below 62 ms.
+/// Least mean length of Cruise. Doubled, spare capacity is found half as often where the round trip is below 62 ms.
 const SHORTEST_CRUISE: Duration = Duration::from_millis(500);
 
-/// Share of packets lost in one round trip, 0 to 1, that says with a queue that the path delivers what
-/// arrives and not more. Lower values take an overflow of the sender's own queue for a narrower path.
-/// Doubled, a path that loses up to a tenth is answered by a TCP window alone.
+/// Share of packets lost in one round trip, 0 to 1, that says with a queue that the path delivers no more than arrives. Lower values take
+/// an overflow of the sender's own queue for a narrower path. Doubled, a TCP window alone answers losses of up to a tenth.
 const HEAVY_LOSS: f64 = 0.05;
-/// Share of its former rate, 0 to 1, below which a path with a standing queue has become narrower. Lower
-/// values notice it later. Twice as much is above 1, so every queue that stands would count.
+/// Share of its former rate, 0 to 1, below which a path with a standing queue is narrower. Above 1, every such queue counts.
 const NARROWED: f64 = 0.7;
-/// Share of packets lost in one round trip, 0 to 1, that counts even where others do not yield. A tenth is
-/// lost beside BBR's first version, because neither yields, and must not count. Doubled, the sender bears the
-/// loss of up to three packets in ten.
+/// Share of packets lost in one round trip, 0 to 1, that counts even where others do not yield. A tenth is lost beside BBR's first
+/// version, because neither yields, and must not count. Doubled, the sender bears the loss of up to three packets in ten.
 const EXTREME_LOSS: f64 = 0.15;
 
-/// Share of what a sender does not send, 0 to 1, by which its own queue shrinks at least. If a queue shrinks
-/// by less, others fill it. Twice as much is above 1, so no sender would find that it is alone.
+/// Share of what is not sent, 0 to 1, by which a sender's own queue shrinks. Above 1, none would find that it is alone.
 const ALONE_SHARE: f64 = 0.7;
 
-/// Time of Cruise in a contest after which Down tests whether there is one. Each test costs a part of the
-/// rate. Doubled, a sender that has taken its own queue for others' keeps a TCP window for 4 s more.
+/// Time in Cruise after which Down tests a contest, at some cost. Doubled, a sender yields to its own queue for 4 s more.
 const CONTEST_TEST: Duration = Duration::from_secs(4);
-/// Time without a queue or a mark after which a contest is over. A rival that has yielded needs seconds to be
-/// back. Doubled, the rate stays that of a TCP window for 3 s more when the others have left.
+/// Time without a queue or a mark that ends a contest. Rivals need seconds to be back. Doubled, a TCP window lasts 3 s more.
 const EMPTY: Duration = Duration::from_secs(3);
-/// Least such time, in round trips. It counts where the round trip is above 250 ms, because windows grow by
-/// round trips. Doubled, it counts from 125 ms on.
+/// Least such time in round trips, by which windows grow. It counts from 250 ms of round trip on; doubled, from 125 ms on.
 const EMPTY_ROUNDS: u32 = 12;
-/// Highest rate in a contest, as a multiple of what arrives, besides one packet in a round trip. Lower values
-/// hold back a window that grows. Doubled, a window that is too large for the path queues packets faster than
-/// the path delivers them.
+/// Highest rate in a contest, as a multiple of what arrives, besides one packet in a round trip. Lower values hold back a window that
+/// grows. Doubled, a window that is too large for the path queues packets faster than the path delivers them.
 const MOST_ABOVE_LATEST: f64 = 1.5;
 
-/// Share of the highest rate of sending that is left with each report. Receivers cannot report more than this
-/// rate. Half of it is gone after 69 reports; with twice the decay, after 34. A slower decay lets a receiver
-/// that lies claim a rate of long ago.
+/// Share of the highest rate of sending that is left with each report. Receivers cannot report more than this rate. Half of it is gone
+/// after 69 reports; with twice the decay, after 34. A slower decay lets a receiver that lies claim a rate of long ago.
 const PEAK_DECAY: f64 = 0.99;
 
-/// Shortest time over which receivers measure, as `SHORTEST_SPAN` in `path.rs`. Doubled, the sender answers
-/// more slowly where the round trip is below 20 ms.
+/// Shortest time over which receivers measure (`path.rs`). Doubled, answers are slower below 20 ms of round trip.
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 
-/// Fewest packets between two of the sender's messages, as the sender of `tfmcc` spaces them. Doubled,
-/// attempts at low rates last longer, because reports take longer.
+/// Fewest packets between two messages, as in `tfmcc::sender`. Doubled, attempts at low rates last longer.
 const PACKETS_A_MESSAGE: u32 = 8;
-/// Number of messages of which receivers tell the least queue, as `QUEUE_POINTS` in `path.rs`. Doubled,
-/// attempts at low rates last longer, and a queue that grows shows later.
+/// Messages of which receivers tell the least queue (`path.rs`). Doubled, attempts at low rates last longer.
 const MESSAGES_A_QUEUE: u32 = 3;
 
-/// Number of packets over which the use of the rate is measured, at least. Several packets leave at once, so
-/// fewer of them tell little. Doubled, a slow sender notices later that it does not use its rate.
+/// Least packets over which the use of the rate is measured, as several leave at once. Doubled, a slow sender notices later.
 const FEW_PACKETS: u32 = 24;
-/// Least time over which the use of the rate is measured, for the same reason. Doubled, a fast sender notices
-/// later that it does not use its rate.
+/// Least such time, for the same reason. Doubled, a fast sender notices later that it does not use its rate.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// Number of round trips for which a sender counts as held back after it did not use its rate. Reports about
-/// that time still come. Doubled, a sender on a busy machine hardly ever counts as anything else, and keeps
-/// its rate.
+/// Round trips for which a sender still counts as held back: reports of the time before still come. Doubled, it adapts later.
 const HELD_BACK_ROUNDS: u32 = 8;
-/// Longest queue that may be due to a late host. Doubled, a sender whose host is late keeps its rate in front
-/// of a queue of up to 20 ms.
+/// Longest queue that may be due to a late host. Doubled, a late sender keeps its rate before a queue of up to 20 ms.
 const LATE: Duration = Duration::from_millis(10);
 
-/// Share of packets, 0 to 1, above which all of them count as marked. A router that marks all packets of an
-/// empty queue marks them for another reason. Lower values disregard real marks; twice as much is above 1, so
-/// marks on all packets would hold the rate down for ever.
+/// Share of packets, 0 to 1, above which all count as marked. A router that marks all packets of an empty queue has another reason. Lower
+/// values disregard real marks. Above 1, marks on all packets hold the rate down for ever.
 const ALL_MARKED: f64 = 0.9;
 
 /// The part of a report that the rate depends on.
@@ -349,7 +307,7 @@ impl Steering {
             self.bandwidth.bit_seconds.add(now, 1.0 / latest_bps);
         }
         self.last = Sample { latest_bps, round_trip, shortest, ..sample };
-        // Who marks all packets of an empty queue marks them for another reason.
+        // A router that marks all packets of an empty queue marks them for another reason.
         if sample.marked > ALL_MARKED && !self.is_queued() {
             self.last.marked = 0.0;
         }
@@ -365,7 +323,7 @@ impl Steering {
         }
         if self.is_held_back(now) {
             if self.stage.phase != Phase::Start {
-                // A queue that is gone is gone, whoever is late.
+                // A queue that is gone is gone, whichever host is late.
                 if matches!(self.stage.phase, Phase::Drain | Phase::Down) && self.has_drained(now) {
                     self.enter(now, Phase::Cruise);
                 }
@@ -375,8 +333,8 @@ impl Steering {
                 }
                 return;
             }
-            // A host that is late is so for each run of packets, and the runs grow with the rate. But less than the rate may be more
-            // than the path bears.
+            // A host that is late is so for each run of packets, and the runs grow with the rate. But less than the rate may be more than
+            // the path bears.
             if !self.is_congested() {
                 return self.apply();
             }
@@ -582,8 +540,8 @@ impl Steering {
         }
     }
 
-    /// Sends less until the queue is gone. As long as the queue stands, a sender that is alone gets as much
-    /// as before. Others take what a sender leaves them, and their queue does not go.
+    /// Sends less until the queue is gone. As long as the queue stands, a sender that is alone gets as much as before. Others take what a
+    /// sender leaves them, and their queue does not go.
     fn drain(&mut self, now: Instant) {
         let elapsed = now - self.stage.since;
         let unsent = self.unsent();
@@ -695,7 +653,7 @@ impl Steering {
     fn down_gain(&self) -> f64 {
         match self.stage.phase {
             Phase::Drain => DRAIN_GAIN,
-            // Who yields to nobody does not leave its share of the queue to others.
+            // A sender that yields to nobody does not leave its share of the queue to others.
             _ if self.last.queue > self.last.shortest / 2 && !self.is_contested() && !self.stage.holds => {
                 DRAIN_GAIN
             }
@@ -858,8 +816,8 @@ mod tests {
     const ROUND_TRIP: Duration = Duration::from_millis(40);
     const STEP: Duration = Duration::from_millis(2);
 
-    /// A link as a fluid: what is above its capacity queues, and what does not fit into the queue is lost. Reports come each
-    /// half of a round trip, and tell of the round trip before.
+    /// A link as a fluid: what is above its capacity queues, and what does not fit into the queue is lost. Reports come each half of a
+    /// round trip, and tell of the round trip before.
     struct Link {
         steering: Steering,
         now: Instant,
@@ -971,8 +929,7 @@ mod tests {
         assert!(link.steering.is_unused());
     }
 
-    /// The rate stayed in Down, at half of what the path delivers, for 0.3 s and more each time that the
-    /// sender's host was late.
+    /// The rate stayed in Down, at half of what the path delivers, for 0.3 s and more each time that the sender's host was late.
     #[test]
     fn down_ends_when_the_queue_is_gone_although_the_sender_is_late() {
         let mut link = Link::new(50e6, 1.0);

@@ -217,7 +217,7 @@ impl Clients {
         most.saturating_mul(MAX_CHILDREN as u32)
     }
 
-    /// Whether anybody is congested who is heeded.
+    /// Whether a client that is heeded is congested.
     pub fn are_congested(&self) -> bool {
         self.by_member.values().any(|client| client.report.is_congested)
     }
@@ -283,8 +283,9 @@ impl Clients {
         self.by_member.values().map(|client| client.report.done).fold(own, u32::min)
     }
 
-    /// The longest round trip to a member, in microseconds; 0 when none is known. In a group, a round trip counts only up to a few times the
-    /// median, or 20 ms: a member that says that it is far away would stop all others' requests.
+    /// The longest round trip to a member, in microseconds; 0 when none is known. In a group, a round trip
+    /// counts only up to a few times the median, or 20 ms: a member that says that it is far away would stop
+    /// all others' requests.
     pub fn diameter_us(&self) -> u32 {
         let trips = || self.members().map(|(_, client)| client.report.round_trip_us);
         let longest = trips().max().unwrap_or_default();

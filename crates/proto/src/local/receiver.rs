@@ -145,12 +145,12 @@ struct Times {
     sender: Option<Instant>,
     /// The time of the last block that the sender sent to all.
     data: Instant,
-    /// ... the last time at which it was known to have sent something new, ...
+    /// The last time at which the sender was known to have sent something new.
     advanced: Instant,
     /// The time of the sender's Goodbye. `None` before it.
     goodbye: Option<Instant>,
-    /// The time of the last block that was new here, the last time after it at which that was too long ago, and the last at which the sender was
-    /// asked for that reason.
+    /// The time of the last block that was new here, the last time after it at which that was too long ago,
+    /// and the last at which the sender was asked for that reason.
     progress: Instant,
     /// The time from a request to its answer in the group, on average over the last ones.
     answer: Duration,
@@ -522,7 +522,7 @@ impl Receiver {
 
     /// The time at which this receiver stops serving others. `None` while that is not known.
     fn ends_at(&self) -> Option<Instant> {
-        // Who lacks something waits for its controller, even if that does not hear the sender any more.
+        // A member that lacks something waits for its controller, even if that does not hear the sender any more.
         let (after_goodbye, after_sender) = match self.control.is_needed(self.shelf.done) {
             true => (AFTER_STOP, LONGEST_SILENCE),
             false => (AFTER_GOODBYE, AFTER_SENDER),

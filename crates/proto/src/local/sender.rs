@@ -234,7 +234,7 @@ impl Sender {
                 // All are told how many objects there are.
                 self.times.next_state = self.times.next_state.min(now);
             }
-            // There are no connections, and who listens reports.
+            // There are no connections, and clients that listen report.
             SenderInput::Local { .. }
             | SenderInput::Joined { .. }
             | SenderInput::Left { .. }
@@ -462,7 +462,7 @@ impl Sender {
         self.clients.expire(now, self.objects.len() as u32);
         self.forget_silent_listeners(now);
         self.clients.set_lowest(self.is_lowest());
-        // Where a lowest rate is set, that is reached as long as somebody is congested: who is congested there leaves.
+        // Where a lowest rate is set, that is reached as long as a client is congested. A client that is congested there leaves.
         let goes_down = self.config.minimum_rate_bps > 0 && self.clients.are_congested();
         // A rate that is not used says nothing about the link.
         let is_unproven = self.config.shares_link && !matches!(self.at, At::Blocks(..));
@@ -522,7 +522,7 @@ impl Sender {
             self.out.push_back(Step::Event(SenderEvent::FileDone { file, outcomes: Vec::new() }));
         }
         self.told_done = self.told_done.max(told);
-        // Who has been there and dies later is not waited for longer than any other silent client.
+        // A client that has been there and dies later is not waited for longer than any other silent client.
         self.config.named = self.config.named.filter(|named| self.receivers() < *named);
         let is_short = self.times.start.is_some() && self.config.named.is_some();
         self.times.short = if is_short { self.times.short.or(Some(now)) } else { None };

@@ -32,7 +32,7 @@ const INITIAL_ADVERTISEMENT_INTERVAL: Duration = Duration::from_secs(2);
 const INITIAL_ADVERTISEMENTS: u8 = 3;
 const SOLICITED_ADVERTISEMENT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// One interface of a router. A new one asks at once who listens.
+/// One interface of a router. A new one asks at once which hosts listen.
 ///
 /// Call [`Self::handle`] for what comes, then [`Self::poll`] until it returns none, and again when
 /// [`Self::deadline`] has come.
@@ -150,7 +150,7 @@ impl Link {
         }
     }
 
-    /// Asks who listens to `group`, whichever router is the querier. If nobody answers in time, the group has
+    /// Asks which hosts listen to `group`, whichever router is the querier. If nobody answers in time, the group has
     /// no listeners any more.
     ///
     /// A router usually leaves this to the querier, whose query it hears. But a switch that snoops may be the

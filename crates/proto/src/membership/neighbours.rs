@@ -21,7 +21,7 @@ pub enum Neighbours {
 }
 
 impl Neighbours {
-    /// Takes note of who has sent a message.
+    /// Takes note of the host that has sent a message.
     pub fn note(&mut self, from: IpAddr, message: &Message) {
         let advertises = matches!(message, Message::RouterAdvertisement(_));
         *self = match *self {

@@ -16,7 +16,7 @@
 //! hosts may get copies meanwhile. To prevent that, an upstream must be configured on every router, so that the
 //! upstreams form a tree (RFC 4605). Then:
 //!
-//! - On its upstream the router is a host: it does not ask who listens there.
+//! - On its upstream the router is a host: it does not ask which hosts listen there.
 //! - It listens to "any source" there and on no other link. Packets that come from elsewhere also go there
 //!   (section 4.2).
 //! - On every other link, one router, the querier, sends packets to the link and forwards packets from it.

@@ -3,7 +3,7 @@
 //!
 //! A repair is a machine that decides *when* each of this happens: [`crate::vcmtp`] and [`crate::carousel`] are such
 //! machines, and [`crate::repair`] holds one of them. All of them are handed the same inputs and hand back the same
-//! tasks. So whoever runs a machine carries a task out in one place, whatever the repair.
+//! tasks. So the caller of a machine carries a task out in one place, whatever the repair.
 //!
 //! A machine passes over an input that its repair has no use for: a carousel has no connection that could break.
 

@@ -1,9 +1,10 @@
 //! A set of block numbers of an object: those that are there, or are asked for. It stays small when it is
 //! nearly empty, nearly full, or neither.
 //!
-//! The set is cut into chunks of 4,096 blocks. A chunk without blocks costs nothing, a full one a map
-//! entry, any other 512 bytes at most, and 8 when they are all among its first 64: an object of 8 GiB in blocks of 1,420 bytes with random losses takes
-//! 0.8 MB, and a run of blocks that arrives in order touches one or two words.
+//! The set is cut into chunks of 4,096 blocks. A chunk without blocks costs nothing, a full one a map entry,
+//! any other 512 bytes at most, and 8 when they are all among its first 64: an object of 8 GiB in blocks of
+//! 1,420 bytes with random losses takes 0.8 MB, and a run of blocks that arrives in order touches one or two
+//! words.
 
 use std::{collections::BTreeMap, ops::Range};
 

@@ -117,7 +117,7 @@ pub enum SenderEvent {
         receiver: ReceiverId,
         outcome: Outcome,
     },
-    /// API_File_Done: every receiver has ended with the object, or its time is up. Somebody who comes later may still
+    /// API_File_Done: every receiver has ended with the object, or its time is up. A receiver that comes later may still
     /// ask for it, unless the session is a feed; once more it is done when an object goes on that nobody was left to
     /// have. Outcomes come without reasons, which [`SenderEvent::ReceiverDone`] has told.
     FileDone {

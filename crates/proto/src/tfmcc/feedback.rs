@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-/// As many receivers as the distribution of the random times is made for (RFC 4654, 4.5).
+/// The number of receivers for which the distribution of the random times is made (RFC 4654, 4.5).
 const RECEIVERS: f64 = 10_000.0;
 
 /// The share of a round that depends on how badly off a receiver is; the rest is drawn.
@@ -60,7 +60,7 @@ mod tests {
 
     const ROUND: Duration = Duration::from_millis(600);
 
-    /// When each of so many receivers with this ratio would speak, in order.
+    /// The times at which each of so many receivers with this ratio would speak, in order.
     fn delays(receivers: usize, ratio: f64) -> Vec<Duration> {
         let mut random = SplitMix64(7);
         let mut delays: Vec<_> = (0..receivers).map(|_| delay(ROUND, ratio, random.unit())).collect();

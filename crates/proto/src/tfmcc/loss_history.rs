@@ -1,4 +1,4 @@
-//! Which packets were lost, and from that how often loss events begin (RFC 5348, 5; RFC 4654, 5).
+//! The packets that were lost, and from them the rate at which loss events begin (RFC 5348, 5; RFC 4654, 5).
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -39,7 +39,7 @@ struct Gap {
     first: u32,
     count: u32,
     missed_at: Instant,
-    /// How many have arrived after it was seen.
+    /// The number of packets that have arrived after it was seen.
     later: u32,
 }
 
@@ -103,7 +103,8 @@ impl LossHistory {
         if weight > 0.0 { total / weight } else { 0.0 }
     }
 
-    /// What the closed intervals still count when the open one is more than twice their average (RFC 5348, 5.5).
+    /// The share that the closed intervals still count, 0 to 1, when the open one is more than twice their
+    /// average (RFC 5348, 5.5).
     fn discount(&self, open: f64) -> f64 {
         let twice = 2.0 * self.closed_mean();
         if open > twice && twice > 0.0 { (twice / open).max(LEAST_DISCOUNT) } else { 1.0 }

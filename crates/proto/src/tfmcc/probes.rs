@@ -1,10 +1,11 @@
 //! Probes hold what receivers claim to get against what they have got. No socket, no clock.
 //!
-//! Who says that everything arrives, and never asks for what it lacks, cannot be found out by what it asks for (`sender/trust.rs`). So
-//! the sender puts a packet with a number that nobody can guess, a nonce, among about a hundred packets. The packet is as long as the
-//! others and takes the place of one, at a random place of a run, so that it is lost as they are. Receivers report which probes have
-//! come, and the sum of their nonces. A sum is right only of probes that have come (Savage and others, "TCP Congestion Control with a
-//! Misbehaving Receiver", 1999, have a nonce in each segment).
+//! A receiver that says that everything arrives, and never asks for what it lacks, cannot be found out by
+//! what it asks for (`sender/trust.rs`). So the sender puts a packet with a number that nobody can guess, a
+//! nonce, among about a hundred packets. The packet is as long as the others and takes the place of one, at a
+//! random place of a run, so that it is lost as they are. Receivers report which probes have come, and the
+//! sum of their nonces. A sum is right only of probes that have come (Savage and others, "TCP Congestion
+//! Control with a Misbehaving Receiver", 1999, have a nonce in each segment).
 //!
 //! The loss of probes and the loss that a receiver claims are compared by a sum that grows with each probe that was lost, and shrinks by
 //! what is tolerated (CUSUM: Page, "Continuous Inspection Schemes", 1954). Only the receiver that the sender follows is judged: what
@@ -91,7 +92,7 @@ pub struct Probes {
     last: u32,
 }
 
-/// What a proof shows of the probes since the last one.
+/// The probes since the last proof, as this proof shows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shown {
     /// The last probe that was looked at. The next proof is looked at from there on.
@@ -194,12 +195,12 @@ fn distance(random: &mut SplitMix64) -> u64 {
     DISTANCE.start() + random.below(DISTANCE.end() - DISTANCE.start() + 1)
 }
 
-/// How far a receiver's claims differ from what probes show: 0 not at all, 1 for certain.
+/// The difference between a receiver's claims and what probes show: 0 none, 1 for certain.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Doubt {
-    /// It claims less loss than there is.
+    /// The doubt that it claims less loss than there is.
     less: f64,
-    /// It claims more loss than there is.
+    /// The doubt that it claims more loss than there is.
     more: f64,
 }
 
@@ -210,14 +211,14 @@ impl Doubt {
     }
 }
 
-/// What the sender knows of one receiver's claims.
+/// The sender's record of one receiver's claims.
 #[derive(Debug, Default)]
 pub struct Claims {
     /// The last probe that was looked at. `None` before the first report.
     judged: Option<u32>,
     /// Probes that were taken for lost: the lowest bit is the last one that was looked at. Some come later than those behind them.
     missing: u64,
-    /// When the last report came while the receiver was followed.
+    /// The time when the last report came while the receiver was followed.
     followed: Option<Instant>,
     /// Reports that wait for the claims of a round trip.
     held: VecDeque<Held>,
@@ -462,7 +463,7 @@ mod tests {
         came: Came,
         claims: Claims,
         doubt: Doubt,
-        /// For each millisecond: packets that were lost, of ten.
+        /// The number of packets that were lost, of ten, for each millisecond.
         lost: Vec<u32>,
         /// Every third probe comes so much later than it would.
         late_ms: u64,

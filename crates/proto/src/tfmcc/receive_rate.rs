@@ -10,7 +10,7 @@ const SHORTEST_SPAN: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Default)]
 pub struct ReceiveRate {
-    /// When the present span began, and what has arrived in it.
+    /// The time when the present span began, and the packets that have arrived in it.
     present: Option<(Instant, u64)>,
     /// Packets a second in the span before.
     last: f64,

@@ -22,10 +22,10 @@ const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
 /// The packet length before anything is known of it.
 const FIRST_PACKET_BYTES: u32 = 1500;
 
-/// What the first loss leaves of the rate that arrives (RFC 9438, 4.6).
+/// The share of the rate of arrival that the first loss leaves, 0 to 1 (RFC 9438, 4.6).
 const FIRST_REDUCTION: f64 = 0.7;
 
-/// However short the round trip, reports are no closer together.
+/// The least time between two reports, however short the round trip.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Round trips are no shorter where something is divided by them.
@@ -34,12 +34,13 @@ const SHORTEST_ROUND_TRIP: Duration = Duration::from_micros(50);
 /// A round lasts at least so long.
 const SHORTEST_ROUND: Duration = Duration::from_millis(20);
 
-/// With a model of the path, receivers that are limited answer if they bear less than so many times the rate. So the sender knows
-/// whether others bear more than the one that limits it.
+/// The bound on what receivers that are limited may bear to answer, as a multiple of the rate, with a model
+/// of the path. So the sender knows whether others bear more than the one that limits it.
 const ANSWERED_ABOVE: f64 = 2.0;
 
-/// With a model of the path, receivers also answer if it has limited them lately, for so long and so many round trips. The sender
-/// tries more than a path bears about as often. So it knows who limits the rate beside the one that it follows.
+/// The time, and the round trips, in which the path must have limited receivers for them to answer, with a
+/// model of the path. The sender tries more than a path bears about as often. So it knows which receivers
+/// limit the rate beside the one that it follows.
 const LIMITED_LATELY: Duration = Duration::from_secs(3);
 const LIMITED_LATELY_ROUNDS: u32 = 24;
 
@@ -61,7 +62,7 @@ pub enum ReceiverInput {
         pace: Pace,
         /// The packet number of the datagram that carried it.
         number: u32,
-        /// When the datagram arrived, as the kernel tells it; the present time where it does not.
+        /// The time when the datagram arrived, as the kernel tells it. The present time where it does not.
         at: Instant,
     },
     /// This host's kernel has dropped so many packets of the session since it began.
@@ -70,7 +71,7 @@ pub enum ReceiverInput {
     Moved,
 }
 
-/// What the receiver waits for.
+/// The event that the receiver waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiverWait {
     /// The machine waits for packets, or for a reason to report.
@@ -95,14 +96,14 @@ pub struct Receiver {
     pace: Option<(Pace, Instant)>,
     /// The echo that was measured by last.
     measured_echo: u64,
-    /// When to speak in this round, if nobody does so before.
+    /// The time to speak in this round, if nobody does so before.
     timer: Option<Instant>,
     has_spoken: bool,
     /// Rounds to let pass, and how many it will be the next time.
     rounds_to_pass: u32,
     patience: u32,
     reported: Option<Instant>,
-    /// To be reported as soon as may be.
+    /// Whether there is something to report as soon as may be.
     is_urgent: bool,
     has_news: bool,
     /// A loss event has begun since the last report.
@@ -120,7 +121,7 @@ impl Receiver {
 
     pub fn handle(&mut self, now: Instant, input: ReceiverInput) {
         match input {
-            // Who names it may be another sender than before, which has another secret.
+            // The sender that names it may be another than before, which has another secret.
             ReceiverInput::Named(number) => (self.number, self.came) = (Some(number), Came::default()),
             ReceiverInput::Packets(packets) => self.packets(now, packets),
             ReceiverInput::Pace { pace, number, at } => self.pace(now, pace, number, at.min(now)),
@@ -199,7 +200,7 @@ impl Receiver {
         }
     }
 
-    /// In a round in which it has something to say, and nobody has said it yet.
+    /// Sets the time to speak in a round in which it has something to say, and nobody has said it yet.
     fn set_timer(&mut self, now: Instant) {
         let Some((pace, _)) = self.pace else { return };
         let rate = self.bearable_bps(now);
@@ -242,8 +243,8 @@ impl Receiver {
         }
     }
 
-    /// When the next report is due. The current limiting receiver reports each round trip, and at once when a loss
-    /// event begins (RFC 4654, 4.5).
+    /// The time when the next report is due. The current limiting receiver reports each round trip, and at
+    /// once when a loss event begins (RFC 4654, 4.5).
     fn deadline(&self) -> Option<Instant> {
         let (pace, came_at) = self.pace?;
         if !self.is_limiting() {
@@ -274,7 +275,7 @@ impl Receiver {
         let found = self.path.findings();
         let was_limited = self.was_limited(now);
         let received_bps = match was_limited {
-            // Who is not followed is asked for that.
+            // A receiver that is not followed is asked for that.
             Some(limited_bps) if !self.is_limiting() => limited_bps,
             _ if self.is_modelled() => found.latest_bps,
             _ => self.received_bps(now),
@@ -319,7 +320,8 @@ impl Receiver {
         self.pace.is_some_and(|(pace, _)| pace.phase != Phase::Tfmcc)
     }
 
-    /// What the path delivered when it limited that lately, in bits a second. None if it did not, or the sender does not model it.
+    /// The rate that the path delivered when it limited that lately, in bits a second. `None` if it did not,
+    /// or the sender does not model it.
     fn was_limited(&self, now: Instant) -> Option<f64> {
         let long = LIMITED_LATELY.max(self.shortest_round_trip() * LIMITED_LATELY_ROUNDS);
         let limited = self.path.limited().filter(|(at, _)| now.saturating_duration_since(*at) < long);
@@ -340,9 +342,10 @@ impl Receiver {
         self.rate.rate_bps(now, bytes, round_trip)
     }
 
-    /// What TCP would get; none before the first loss. Who is followed tells what the emulated window gives now. For
-    /// another to be followed in its place, both that and the throughput equation must give less: the window alone is low
-    /// after each loss, at some receiver or other at any time.
+    /// The rate that TCP would get, in bits a second. `None` before the first loss. The receiver that is
+    /// followed tells what the emulated window gives now. For another to be followed in its place, both that
+    /// and the throughput equation must give less: the window alone is low after each loss, at some receiver
+    /// or other at any time.
     fn calculated_bps(&self) -> Option<f64> {
         if self.is_modelled() {
             return self.path.bearable_bps();
@@ -358,7 +361,8 @@ impl Receiver {
         Some(bits / round_trip.max(SHORTEST_ROUND_TRIP).as_secs_f64())
     }
 
-    /// What others' rates are compared with: before the first loss, any, but in slow start what arrives.
+    /// The rate that others' rates are compared with. Before the first loss that is any rate, but in slow
+    /// start what arrives.
     fn bearable_bps(&mut self, now: Instant) -> f64 {
         let is_slow_start = self.pace.is_some_and(|(pace, _)| pace.is_slow_start);
         match self.calculated_bps() {
@@ -497,7 +501,7 @@ mod tests {
         assert_eq!(receiver.round_trip(), Duration::from_millis(40));
     }
 
-    /// Any member of a session can say how fast it is to be, and who limits it.
+    /// Any member of a session can say how fast it is to be, and which receiver limits it.
     #[test]
     fn whatever_pace_is_forged_there_are_500_reports_a_second_at_most() {
         for limited_by in [[ME, ME], [ME, 3], [0, ME], [0, 0]] {

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-/// What a new measurement counts.
+/// The weight of a new measurement, 0 to 1.
 const MEASURED_WEIGHT: f64 = 0.25;
 
-/// What each message from the sender counts between measurements; several come in a round trip.
+/// The weight of each message from the sender between measurements, 0 to 1. Several come in a round trip.
 const ADJUSTED_WEIGHT: f64 = 0.1;
 
 /// The longest round trip that is believed.
@@ -16,7 +16,7 @@ pub const LONGEST: Duration = Duration::from_secs(5);
 /// sender's, which may differ by any amount.
 #[derive(Debug, Default)]
 pub struct RoundTrip {
-    /// In microseconds.
+    /// The estimate, in microseconds.
     estimate: Option<f64>,
     /// The last measurement without the way from the sender, in microseconds: the way back, and the difference of the
     /// clocks.

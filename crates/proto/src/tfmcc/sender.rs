@@ -24,16 +24,18 @@ use super::{
 };
 use crate::{Instant, Step, group_rate::GroupView};
 
-/// The group is told so many times a round trip, ...
+/// The number of messages to the group in a round trip, within the bounds that follow.
 const TOLD_A_ROUND_TRIP: u32 = 4;
 
-/// ... but not more often than this, nor than each so many packets, nor less often than this.
+/// The shortest time between two messages to the group.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
-/// A model of the path is of 10 ms, at least. Each message wakes all receivers.
+/// The shortest such time with a model of the path, which is of 10 ms, at least. Each message wakes all receivers.
 const SHORTEST_INTERVAL_OF_MODEL: Duration = Duration::from_micros(2_500);
+/// The fewest packets between two messages to the group, with a model of the path.
 const PACKETS_AN_INTERVAL: f64 = 8.0;
-/// A model of the path begins with few packets, and needs to hear of them soon.
+/// The fewest at the start. A model of the path begins with few packets, and needs to hear of them soon.
 const START_PACKETS: f64 = 2.0;
+/// The longest time between two messages to the group.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A receiver that is followed has fallen silent when it has said nothing for so many round trips (RFC 5348, 4.4), and
@@ -47,7 +49,7 @@ const CLEARLY_LESS: f64 = 0.9;
 /// The time without any report, after the first silence, from which nobody hears the group.
 const UNHEARD: Duration = Duration::from_secs(2);
 
-/// Who sends nothing for longer has paused.
+/// The time without sending after which a sender has paused.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The rule by which a sender finds its rate.
@@ -56,7 +58,7 @@ pub enum Control {
     /// A model of the path to the slowest receiver ([`crate::group_rate`]).
     #[default]
     Model,
-    /// What a TCP connection to the slowest receiver would get (RFC 4654).
+    /// The rate that a TCP connection to the slowest receiver would get (RFC 4654).
     Tfmcc,
 }
 
@@ -103,7 +105,7 @@ pub enum SenderInput {
     },
 }
 
-/// What the sender waits for.
+/// The event that the sender waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SenderWait {
     /// The machine waits for something to send.
@@ -114,7 +116,7 @@ pub enum SenderWait {
     Report,
 }
 
-/// Why the rate is as high as it is.
+/// The reason why the rate is as high as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// No packet has been lost yet, so the rate still grows fast (slow start).
@@ -162,16 +164,16 @@ pub struct Sender {
     round_ends: Instant,
     /// The lowest rate asked for in this round.
     suppression_bps: u64,
-    /// When something was sent to the group last.
+    /// The time when something was sent to the group last.
     sent: Option<Instant>,
     told: Option<Instant>,
     /// Something was sent since the group was told.
     has_sent: bool,
-    /// Since when the receiver that is followed says nothing.
+    /// The time since which the receiver that is followed says nothing.
     unheard_since: Instant,
-    /// Nobody has answered since another was asked.
+    /// Whether no receiver has answered since another was asked.
     is_unanswered: bool,
-    /// Since when no receiver has reported on what was sent. `None` while some do.
+    /// The time since which no receiver has reported on what was sent. `None` while some do.
     silent_since: Option<Instant>,
     /// All receivers are to say what limits them.
     asks_all: bool,
@@ -262,7 +264,8 @@ impl Sender {
         self.rate.sent(now, group_bytes, repair_bytes);
     }
 
-    /// Nobody answers retransmissions: while there is nothing else they neither keep the rate up nor take it down.
+    /// Takes in that something was sent to the group. Nobody answers retransmissions, so alone they neither
+    /// keep the rate up nor take it down.
     fn sent_to_group(&mut self, now: Instant) {
         let paused = self.sent.map_or(Duration::ZERO, |sent| now.saturating_duration_since(sent));
         if self.sent.is_none() || paused > SHORTEST_PAUSE.max(self.group.longest() * SILENT_ROUND_TRIPS) {
@@ -317,14 +320,14 @@ impl Sender {
             return;
         }
         self.group.leave_behind(from, false);
-        // As it was asked for: who has not measured the round trip either reckons with the same one. Whom nothing limits either has no more
-        // to say.
+        // As it was asked for: a receiver that has not measured the round trip either reckons with the same
+        // one. One that nothing limits either has no more to say.
         let is_enough = self.rate.is_start() || self.config.control == Control::Model;
         let received = Some(report.received_bps).filter(|_| is_enough);
         let asked = if finding.calculated_bps.is_some() { Some(report.rate_bps) } else { received };
         let asked = asked.filter(|_| !is_limiting || self.config.control == Control::Tfmcc);
         let is_followed = is_limiting || self.wants_less(&finding);
-        // Who does not limit the rate keeps none of those silent that may.
+        // A receiver that does not limit the rate keeps none of those silent that may.
         let least = (self.rate.bps() * CLEARLY_LESS) as u64;
         let is_heard = is_followed || self.config.control == Control::Tfmcc;
         let asked = asked.map(|asked| if is_heard { asked } else { asked.max(least) });
@@ -425,7 +428,8 @@ impl Sender {
         (round_trip / TOLD_A_ROUND_TRIP).clamp(shortest, LONGEST_INTERVAL)
     }
 
-    /// When the receiver that is followed counts as silent; none while nothing is sent that it could answer.
+    /// The time when the receiver that is followed counts as silent. `None` while nothing is sent that it
+    /// could answer.
     fn silence(&self) -> Option<Instant> {
         let sent = self.sent?;
         let length =

@@ -28,7 +28,7 @@ mod testing;
 pub use receiver::{Notification, Receiver, ReceiverConfig};
 pub use sender::{Sender, SenderConfig};
 
-/// When retransmissions are sent.
+/// The times at which retransmissions are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Repair {
     /// The sender never sends anything again. An object that lacks blocks at its end has failed.

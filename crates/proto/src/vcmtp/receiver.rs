@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// How the application learns of objects (4.3.1).
+/// The way in which the application learns of objects (4.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Notification {
     /// The application is asked about each object, and answers with a [`Response`].
@@ -62,11 +62,11 @@ pub struct ReceiverConfig {
     pub progress_bytes: u64,
     /// The time after which a Progress report leaves when there is something new to report.
     pub progress_interval: Duration,
-    /// How often, at least, the receiver says something to the sender while an object is under way: a fraction
-    /// of the sender's [`super::SenderConfig::stall_limit`].
+    /// The most time between two messages to the sender while an object is under way: a fraction of the
+    /// sender's [`super::SenderConfig::stall_limit`].
     pub keepalive: Duration,
-    /// How long the connection may be silent before the receiver gives it up: several times the sender's
-    /// [`super::SenderConfig::keepalive`].
+    /// The time for which the connection may be silent before the receiver gives it up: several times the
+    /// sender's [`super::SenderConfig::keepalive`].
     pub stall_limit: Duration,
     /// Whether parts of objects may be stored from before. Then each [`ReceiverTransmit::Announce`] is answered
     /// with [`ReceiverInput::Have`], and the receiver asks for nothing of the object before that.
@@ -89,7 +89,7 @@ pub struct Receiver {
     unconfirmed_moves: u32,
     /// The objects whose end the connection has announced, by the time when it is believed.
     quiet: BTreeSet<(Instant, u32)>,
-    /// When it has last been asked for what the group's socket holds, until that has been handed in.
+    /// The time when it has last been asked for what the group's socket holds, until that has been handed in.
     draining: Option<Instant>,
     /// The objects that lack symbols, by the time when the sender is to hear of it.
     lacks: BTreeSet<(Instant, u32)>,
@@ -99,7 +99,7 @@ pub struct Receiver {
     heard: Instant,
     /// Whether the caller has been asked to [`ReceiverTransmit::Listen`] and has not answered.
     is_listening: bool,
-    /// Why the connection was lost.
+    /// The reason why the connection was lost.
     close_reason: Option<String>,
     out: VecDeque<Step<ReceiverTransmit, ReceiverEvent, ReceiverWait>>,
 }

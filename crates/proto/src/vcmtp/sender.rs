@@ -60,7 +60,7 @@ pub struct SenderConfig {
     /// Whether receivers can tell that a digest comes from the sender. If so, and losses are mended with
     /// symbols, the digest goes to the group, too.
     pub digest_to_group: bool,
-    /// How many bytes of an object each packet carries, except its last one.
+    /// The number of bytes of an object that each packet carries, except its last one.
     pub block_len: u16,
     /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers (a super-packet's worth).
     pub max_run_len: u32,
@@ -70,21 +70,22 @@ pub struct SenderConfig {
     /// Whether the sender has opened the slower groups to mend what slow receivers lack. Their time for retransmissions then counts
     /// from the first group's multicast. Where the user has named the groups' rates, each group's own multicast counts.
     pub slower_groups_mend: bool,
-    /// How long retransmissions may take after an object's last block, as a multiple of the time that its
-    /// multicast took (4.1). None: there is no limit.
+    /// The time that retransmissions may take after an object's last block, as a multiple of the time that
+    /// its multicast took (4.1). `None`: there is no limit.
     pub retransmission_timeout_factor: Option<f64>,
     /// The shortest time for retransmissions, whatever the factor gives.
     pub minimum_retransmission_time: Duration,
     /// Whether the sender keeps within what the receivers' buffers hold, as their Progress reports tell.
     /// Without it the caller limits the multicast by its rate alone.
     pub follow_progress: bool,
-    /// How long a receiver may report nothing while the multicast waits for it. After that the multicast no
-    /// longer waits for it.
+    /// The time for which a receiver may report nothing while the multicast waits for it. After that the
+    /// multicast no longer waits for it.
     pub patience: Duration,
-    /// How many bytes of objects a receiver must take from its buffer in a second while the multicast waits for
-    /// it. None: it is enough that the receiver takes a run of [`Self::max_run_len`] within `patience`.
+    /// The number of bytes of objects that a receiver must take from its buffer in a second while the
+    /// multicast waits for it. `None`: it is enough that the receiver takes a run of [`Self::max_run_len`]
+    /// within `patience`.
     pub floor_bytes_a_second: Option<u64>,
-    /// How long a receiver that owes an answer may say nothing before it counts as failed.
+    /// The time for which a receiver that owes an answer may say nothing before it counts as failed.
     pub stall_limit: Duration,
     /// The most objects that are multicast at the same time; each costs a receiver an open file. With 1 they go one
     /// behind the other, as those of the paper's prototype (4.6.2).
@@ -94,7 +95,7 @@ pub struct SenderConfig {
     pub is_feed: bool,
     /// The number of a feed's objects that are over and that a receiver which joins late is told of: the newest. 0: none.
     pub kept_objects: u32,
-    /// How often, at least, the sender says something to every receiver: a fraction of their
+    /// The most time between two messages to a receiver: a fraction of its
     /// [`super::ReceiverConfig::stall_limit`].
     pub keepalive: Duration,
 }
@@ -116,7 +117,7 @@ pub struct Sender {
     credit: Credit,
     stall: Stall,
     linger: Linger,
-    /// Since when connections are being closed.
+    /// The time since which connections are being closed.
     closing_since: Option<Instant>,
     /// Whether somebody may have ended with everything since the last look.
     may_release: bool,
@@ -133,11 +134,11 @@ pub struct Sender {
 /// Waiting for receivers that have left and may come again.
 #[derive(Debug, Default)]
 struct Linger {
-    /// How long they are waited for when nothing else is left to do. `None` waits for nobody.
+    /// The time for which they are waited for when nothing else is left to do. `None` waits for nobody.
     time: Option<Duration>,
-    /// Until when they are waited for in any case.
+    /// The time until which they are waited for in any case.
     at_least_until: Instant,
-    /// Since when nothing else is left to do.
+    /// The time since which nothing else is left to do.
     idle_since: Option<Instant>,
 }
 
@@ -243,7 +244,7 @@ impl Sender {
             SenderInput::Message { from, file, message } => self.message(now, from, file, message),
             SenderInput::Hashed { file, hash } => self.hashed(now, file, hash),
             SenderInput::Withdraw { file, reason } => self.withdraw(file, &reason),
-            // Who listens has a connection, and says everything there.
+            // A receiver that listens has a connection, and says everything there.
             SenderInput::Listeners { .. } | SenderInput::Local { .. } => {}
             SenderInput::Close => {
                 if self.coordinator.state == State::Active {
@@ -372,7 +373,7 @@ impl Sender {
         let file = self.objects.file_id(index);
         let object = self.objects.get_mut(index)?;
         if object.is_again {
-            // Who is to have it has been told. The others have ended with it.
+            // The receivers that are to have it have been told. The others have ended with it.
             return Some(object.begin.clone());
         }
         for (receiver, retransmitter) in &mut self.retransmitters {
@@ -463,7 +464,7 @@ impl Sender {
         if self.coordinator.state == State::Closing
             && self.objects.is_empty()
             && !self.is_held()
-            // Whoever hears that a receiver was put out may want to wait for it.
+            // A caller that hears that a receiver was put out may want to wait for it.
             && self.coordinator.events.is_empty()
             && all_know()
         {
@@ -518,7 +519,7 @@ impl Sender {
         Step::Wait(self.deadline(), reason)
     }
 
-    /// When an object's time is up, or a receiver's patience to be lost.
+    /// The time when an object's time is up, or a receiver's patience.
     fn deadline(&self) -> Option<Instant> {
         let others = [self.linger.deadline(), self.symbols.deadline(), self.multicast.gathering.deadline()];
         let checks = self.stall.deadlines().into_iter().chain(others).flatten();
@@ -599,7 +600,7 @@ fn to_group(file: FileId, message: Message) -> SenderTransmit {
     SenderTransmit::Message { to: Destination::Group, file, message }
 }
 
-/// What a retransmitter's action is on the wire; none when its object is done meanwhile.
+/// The action of a retransmitter as it is on the wire. `None` when its object is done meanwhile.
 fn retransmission(
     config: &SenderConfig,
     objects: &Objects,

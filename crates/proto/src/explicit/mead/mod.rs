@@ -6,7 +6,7 @@
 //!   groups the receivers into headers, and sends what is in no header by unicast.
 //! - A *router* answers discovery and forwards data. One that does not know MEADcast forwards both as it does all packets.
 //!
-//! The sender's parts: [`sender`] is the machine, [`tree`] what it knows, [`grouping`] and [`cost`] who shares a packet,
+//! The sender's parts: [`sender`] is the machine, [`tree`] what it knows, [`grouping`] and [`cost`] which receivers share a packet,
 //! and [`super::transmission`] the packets.
 //!
 //! Where this differs from the thesis:

@@ -8,7 +8,7 @@
 //!   given number leave in a second. The timeout is longer by that.
 //! - A receiver for which a router is missing that has answered before, or that others have met, is asked about a second
 //!   time when half of the timeout is over, so that a lost packet changes no group.
-//! - Receivers join and leave at any time. Who joins gets unicast until a discovery is over that asks about nobody else, and
+//! - Receivers join and leave at any time. A receiver that joins gets unicast until a discovery is over that asks about nobody else, and
 //!   begins at once; or with the others, where these are just being asked about.
 //! - It hears what ICMPv6 says about its packets ([`Lost`]).
 //! - A router that leaves says so by a response with 0 hops. The next discovery then begins at once, and finds other ways while that
@@ -494,7 +494,7 @@ impl Sender {
             self.counters.forged += 1;
             return false;
         }
-        // Whoever has the key made it, but for which request?
+        // A holder of the key made it, but for which request?
         let last = self.counters.discoveries;
         let is_recent = (last.saturating_sub(before)..=last)
             .any(|discovery| proof.nonce == self.nonce(discovery, said.receiver));
@@ -565,7 +565,7 @@ pub(crate) fn replace(
     if group.is_as(current) {
         return;
     }
-    // Who has not looked yet needs only the newest, and it has the other's number.
+    // A side that has not looked yet needs only the newest, and it has the other's number.
     let waiting = events.len();
     events.retain(|event| !matches!(event, Event::Group(_)));
     group.number = current.number + u64::from(events.len() == waiting);

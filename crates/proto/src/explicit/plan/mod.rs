@@ -202,7 +202,7 @@ impl<'a> Stage<'a> {
         let mut answers = Answers::new(address(sender)?, addresses.iter().copied());
         for (receiver, to) in receivers.iter().zip(&addresses) {
             let way = network.way(sender, *receiver).ok_or("a receiver that cannot be reached")?;
-            // All have joined the group; who asks for no designated routers does not make use of it.
+            // All have joined the group. A sender that asks for no designated routers does not make use of it.
             for (hops, router) in (1..).zip(way.iter().filter(|node| speaks(node))) {
                 answers.add_offer(address(*router)?, *to, hops).map_err(|anomaly| anomaly.to_string())?;
             }

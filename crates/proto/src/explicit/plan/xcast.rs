@@ -61,7 +61,7 @@ impl Stage<'_> {
             return self.carry(loads, at, *only, packet.single_bytes);
         }
         if !speaks(self.network, at, self.support.as_ref()) {
-            // It is on its way to the first; who stands behind that one in the list hears nothing.
+            // It is on its way to the first. Destinations behind that one in the list hear nothing.
             let next = destinations.first().and_then(|first| self.next(at, *first));
             return next.into_iter().for_each(|next| self.forward(loads, at, next, destinations, packet));
         }

@@ -22,7 +22,7 @@
 //!   packet came from.
 //! - What has another routing header behind its own is malformed: routers would copy the copies again. So is
 //!   a list with a valid destination twice, whatever its ports.
-//! - Copies are made for destinations that the router's guard admits, as with MEADcast. A packet whose
+//! - Copies are made for senders that the router's guard admits, as with MEADcast. A packet whose
 //!   source's route does not lead to where it came from does not become multicast, unless nothing of the kind
 //!   is asked.
 //! - Each copy has one less of hop limit. The checksum of UDP, TCP or ICMPv6 is right for the destination

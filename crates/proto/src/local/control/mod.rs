@@ -192,7 +192,7 @@ impl Control {
     /// Takes in the session's state, which the sender has told.
     fn session_is(&mut self, now: Instant, state: LocalState) {
         let sender = state.controller;
-        // Who has a place that was given never looks for another one.
+        // A receiver that has a place that was given never looks for another one.
         let is_settled = self.is_static && self.place.is_some();
         let children = if is_settled { Vec::new() } else { state.children };
         let is_new = self.session.as_ref().is_none_or(|before| before.children != children);
@@ -401,8 +401,8 @@ impl Control {
         Timing::new(diameter_us, if self.names_members { 1 } else { members + 1 })
     }
 
-    /// The longest round trip to a member of this receiver's group, in microseconds. A member that is farther away than the sender would leave,
-    /// so nobody is believed to be.
+    /// The longest round trip to a member of this receiver's group, in microseconds. A member that is farther
+    /// away than the sender would leave, so nobody is believed to be.
     fn diameter_us(&self, place: &Place) -> u32 {
         let to_sender_us = place.above.distance_us.saturating_add(place.round_trip_us);
         let longest_us = self.clients.diameter_us();

@@ -138,7 +138,7 @@ impl Control {
         let Ok(split) = LocalSplit::new(group, controller, rest) else { return };
         let to = Address::Group(place.group);
         self.orders.push_back(Order::Tell(to, Local::Split(split.clone())));
-        // Nobody is forgotten before it reports elsewhere: who has not heard of this goes on as a member here.
+        // Nobody is forgotten before it reports elsewhere: one that has not heard of this goes on as a member here.
         self.orders.extend(far.iter().map(|member| tell(*member, Local::Split(split.clone()))));
         self.next.state = now;
     }

@@ -16,8 +16,8 @@ use crate::Instant;
 /// A controller is not believed to be farther away from the sender or from its members, in microseconds.
 const LONGEST_TRIP_US: u32 = 2_000_000;
 
-/// The time within which a member reports to a new controller, if it is there: 30 reports. All of them get lost with a chance of less than one in a
-/// million even where 60 % of the packets do.
+/// The time within which a member reports to a new controller, if it is there: 30 reports. All of them get
+/// lost with a chance of less than one in a million even where 60 % of the packets do.
 const UNHEARD: Duration = Duration::from_secs(15);
 
 /// A receiver's group, its controller, and the controller above.

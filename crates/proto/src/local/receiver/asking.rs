@@ -148,7 +148,7 @@ impl Receiver {
         known.seen = known.begin.as_ref().map_or(u64::MAX, |begin| begin.file_size).min(seen.max(range.end));
         match from {
             Channel::Group => {
-                // Who comes late has not lost what was sent before.
+                // A receiver that comes late has not lost what was sent before.
                 let lost = if self.figures.data_blocks == 0 { 0 } else { range.start.saturating_sub(seen) };
                 self.figures.data_blocks += count(&range);
                 self.sender_speaks(now);
@@ -354,8 +354,8 @@ impl Receiver {
         self.out.push_back(Step::Transmit(ReceiverTransmit::Tell { to, file, message }));
     }
 
-    /// Asks the sender itself for what is missing, after its Goodbye or when nobody else answers. The sender does not know of this receiver,
-    /// whose controller may have died.
+    /// Asks the sender itself for what is missing, after its Goodbye or when nobody else answers. The sender
+    /// does not know of this receiver, whose controller may have died.
     pub(super) fn ask_sender(&mut self) {
         let Some(sender) = self.control.sender() else { return };
         let open: Vec<(u32, u64, bool)> = self

@@ -79,7 +79,7 @@ impl Receiver {
         self.listening.as_ref().map(|listening| listening.copies)
     }
 
-    /// The members to whom a datagram for `to` goes one by one. `None` where `to` is an address of the network.
+    /// The members to which a datagram for `to` goes one by one. `None` where `to` is an address of the network.
     pub fn one_by_one(&self, to: Address) -> Option<Vec<Member>> {
         self.listening.as_ref()?;
         match to {

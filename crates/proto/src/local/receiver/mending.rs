@@ -22,7 +22,7 @@ use crate::{
 const RUN_BLOCKS: u64 = 16;
 const LAST_RUN_BLOCKS: u64 = 4;
 
-/// The multiple of the time for requests in vain by which repairs wait that somebody asked for who floods the group.
+/// The multiple of the time for requests in vain by which repairs wait that a member that floods the group has asked for.
 const FLOODS_WAIT: u32 = 2;
 
 /// The most blocks of one request that are looked at.
@@ -52,7 +52,7 @@ impl Receiver {
         if request.is_from_below {
             self.requested_from_below(now, by, object, request, [&at_once, &last]);
         } else {
-            // Who asks for everything asks for nobody else.
+            // A member that asks for everything asks for nobody else.
             if self.listening.is_none() && !self.accounts.is_beyond(now, by) {
                 self.suppress(now, object, request, &at_once);
             }
@@ -71,7 +71,7 @@ impl Receiver {
         // After a burst of losses there are many wants and requests: gaps are looked up for few.
         let wants = self.wants.of(object).filter(|want| overlaps(&want.range)).filter(|want| {
             let gaps = self.shelf.gaps(&self.objects, object, &want.range);
-            // What the group was asked for in vain, its controller asks for above, whoever asks the group again.
+            // What the group was asked for in vain, its controller asks for above, whichever member asks the group again.
             let is_for_above = is_controller && want.tries > 0;
             !is_for_above && !gaps.is_empty() && gaps.iter().all(is_asked)
         });
@@ -106,7 +106,7 @@ impl Receiver {
             Mode::Hierarchical => (is_controller, Duration::ZERO),
             Mode::Sender => (false, Duration::ZERO),
         };
-        // Whoever asks for more than its share for a while is served behind all others, as long as the sender goes on.
+        // A member that asks for more than its share for a while is served behind all others, as long as the sender goes on.
         let is_flood = self.accounts.is_beyond(now, by) && now < self.times.data + IDLE;
         let wait = if is_flood { wait + self.hold() * FLOODS_WAIT } else { wait };
         let is_alone = self.listening.is_some();
@@ -170,7 +170,7 @@ impl Receiver {
     fn want_for_others(&mut self, now: Instant, object: u32, range: &Range<u64>, at: Instant) {
         let Some(known) = self.shelf.note(now, object).filter(|known| known.end.is_none()) else { return };
         known.seen = known.seen.max(range.end);
-        // Those who ask have asked other members before, where they ask one by one.
+        // Members that ask have asked other members before, where they ask one by one.
         let tries = if self.listening.is_some() { IN_VAIN } else { 1 };
         for gap in self.shelf.gaps(&self.objects, object, range) {
             self.wants.notice(now, object, gap, self.shelf.block_len, tries, || at);

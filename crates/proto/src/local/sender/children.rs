@@ -107,7 +107,8 @@ impl Sender {
         self.config.minimum_rate_bps > 0 && self.pace.is_lowest()
     }
 
-    /// Answers a probe, or a request to be admitted. `is_to_wait` has a controller ask again, because another one still speaks for its group.
+    /// Answers a probe, or a request to be admitted. `is_to_wait` has a controller ask again, because another
+    /// one still speaks for its group.
     fn answer(&mut self, to: Member, stamp_us: u64, is_to_wait: bool) {
         let mut state = self.state(stamp_us);
         state.flags = state.flags.with(LocalFlags::TAKES_GROUPS, is_to_wait);
@@ -130,7 +131,7 @@ impl Sender {
             };
         if admits {
             self.admit(now, from, join);
-            // Those who look for a group hear of it at once.
+            // Receivers that look for a group hear of it at once.
             self.times.next_state = self.times.next_state.min(now + super::STATE / 10);
         }
         self.answer(from, join.stamp_us, lead == Lead::NotYet);
@@ -147,7 +148,7 @@ impl Sender {
             self.times.start = Some(now + self.config.settling);
             self.out.push_back(Step::Event(SenderEvent::Started));
         }
-        // Who comes late holds up nobody: it counts from here on.
+        // A receiver that comes late holds up nobody: it counts from here on.
         let sent = self.sent();
         self.window.admit(now, Holder::new(join.group, from), sent);
     }
@@ -219,7 +220,7 @@ impl Sender {
         held
     }
 
-    /// Whether the sender may send up to this position. It waits for clients whose reports come and who do not ask
+    /// Whether the sender may send up to this position. It waits for clients whose reports come and that do not ask
     /// for more than they can have lost.
     pub(super) fn is_in_window(&mut self, now: Instant, end: u64) -> bool {
         let (sent, accounts) = (self.sent(), &self.accounts);
@@ -235,7 +236,7 @@ impl Sender {
         let known = self.clients.get(from);
         let known = known.map(|client| (client.group, client.report.round_trip_us, client.report.loss));
         let (to, echo, loss) = match known {
-            // Somebody whom no report has counted has heard the Goodbye, and lacks something.
+            // A receiver that no report has counted has heard the Goodbye, and lacks something.
             None if self.stays() => (Address::Member(from), 0, 0),
             None => return self.requested_by_stranger(now, from, file, request),
             Some((_, round_trip_us, loss)) if self.listeners.is_some() => {
@@ -249,7 +250,7 @@ impl Sender {
         let share_bps = self.pace.meant_bps() as f64 * (ASKING_SHARE + share_of(loss).min(MOST_LOSS));
         let index = file.index();
         if self.config.tuning.is_feed && index < self.told_done {
-            // Everybody had it, and who has come since gets what begins later.
+            // All receivers had it, and one that has come since gets what begins later.
             return;
         }
         let asked = self.asked(index, request);

@@ -27,7 +27,8 @@ const SHORTEST: Duration = Duration::from_micros(50);
 /// The longest round trip before anybody has told one (RFC 4654, 3.2).
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
 
-/// What is left of the longest round trip when nobody in a whole round had as long a one (RFC 4654, 3.2).
+/// The share of the longest round trip that is left when nobody in a whole round had as long a one (RFC 4654,
+/// 3.2).
 const DECAY: f64 = 0.9;
 
 /// The most receivers that have left and are known again.
@@ -36,17 +37,17 @@ const MOST_KNOWN: usize = 4_096;
 #[derive(Debug, Default)]
 pub struct Group {
     receivers: BTreeMap<u32, Member>,
-    /// Receivers that were not believed and have left, by who they are.
+    /// Receivers that were not believed and have left, by their identities.
     known: BTreeMap<u64, Credence>,
     limiting: Option<u32>,
-    /// Whose reports are to be echoed, each once.
+    /// The receivers whose reports are to be echoed, each once.
     echoes: VecDeque<u32>,
     longest: Option<Duration>,
     /// The longest in this round.
     peak: Duration,
 }
 
-/// What a receiver has said last.
+/// The last words of a receiver.
 #[derive(Debug, Default)]
 struct Member {
     finding: Option<Finding>,
@@ -55,9 +56,9 @@ struct Member {
     shortest_us: Least,
     /// Its clock and ours when that came.
     told: Option<(u64, Instant)>,
-    /// It did not answer when it was asked.
+    /// Whether it did not answer when it was asked.
     is_silent: bool,
-    /// It can bear less than the sender is willing to send.
+    /// Whether it can bear less than the sender is willing to send.
     is_left_behind: bool,
     who: u64,
     credence: Credence,
@@ -108,7 +109,7 @@ impl Group {
         };
         let has_loss = report.rate_bps != super::Pace::NO_RATE;
         let received_bps = match is_modelled {
-            // Nothing delivers more than it bears. So who asks for little, to be followed, cannot raise the rate.
+            // Nothing delivers more than it bears. So a receiver that asks for little, to be followed, cannot raise the rate.
             true => report.received_bps.min(report.rate_bps) as f64,
             false => report.received_bps as f64,
         };
@@ -154,7 +155,7 @@ impl Group {
         member.is_some_and(|member| !member.is_left_behind && member.credence.is_believed(now))
     }
 
-    /// How far a receiver is believed. `None` if it is not there.
+    /// The credence of a receiver. `None` if it is not there.
     pub fn credence(&mut self, receiver: u32) -> Option<&mut Credence> {
         self.receivers.get_mut(&receiver).map(|member| &mut member.credence)
     }
@@ -178,7 +179,7 @@ impl Group {
         is_lie
     }
 
-    /// How far a receiver is doubted: 0 not at all, 1 if it is not believed.
+    /// The doubt about a receiver: 0 not at all, 1 if it is not believed.
     pub fn doubt(&self, now: Instant, receiver: u32) -> f64 {
         let credence = self.receivers.get(&receiver).map(|member| member.credence);
         credence.map_or(0.0, |credence| if credence.is_believed(now) { credence.doubt.most() } else { 1.0 })

@@ -1,4 +1,4 @@
-//! What makes a rate of the reports: TFMCC, or a model of the path.
+//! The law that makes a rate of the reports: TFMCC, or a model of the path.
 
 use std::time::Duration;
 

@@ -9,12 +9,13 @@ use crate::{
     usage::Usage,
 };
 
-/// A queue stands when the round trip is so many times the shortest. The rate is then only so many times what arrives in slow
-/// start, ...
+/// The round trip with which a queue stands, as a multiple of the shortest.
 const QUEUEING: f64 = 1.25;
+/// The highest rate in slow start while a queue stands, as a multiple of what arrives.
 const CAREFUL_GROWTH: f64 = 1.25;
 
-/// ... and later so many times and a packet a round trip more, but up to what arrived when something was lost last.
+/// The highest rate later while a queue stands, as a multiple of what arrives, besides a packet a round trip. It counts up to what
+/// arrived when something was lost last.
 const CLOCKED_GROWTH: f64 = 1.03;
 
 /// The rate grows by no more than this share of itself a round trip, whatever a receiver says that it can bear: so much
@@ -31,7 +32,7 @@ pub struct Finding {
     /// Whether packets were lost since the report before.
     pub is_lossy: bool,
     pub round_trip: Duration,
-    /// What a rate that models the path depends on.
+    /// The findings that a rate depends on if it models the path.
     pub sample: Sample,
 }
 
@@ -40,14 +41,14 @@ pub struct Rate {
     bps: f64,
     bounds: Bounds,
     is_slow_start: bool,
-    /// Up to here the rate doubles after silence or a pause.
+    /// The rate up to which the rate doubles after silence or a pause, in bits a second.
     recover_bps: f64,
-    /// Until when it has been raised.
+    /// The time until which it has been raised.
     raised: Instant,
     usage: Usage,
     /// The shortest round trip that was seen.
     shortest: Duration,
-    /// What arrived when something was lost last.
+    /// The rate of arrival when something was lost last, in bits a second.
     borne_bps: f64,
 }
 
@@ -141,8 +142,8 @@ impl Rate {
         }
     }
 
-    /// At least a packet a round trip more each round trip (RFC 4654, 3.3), and twice the rate where that is known to be
-    /// good.
+    /// The rate with at least a packet a round trip more for each round trip (RFC 4654, 3.3), and twice the
+    /// rate where that is known to be good.
     fn raised_bps(&self, now: Instant, round_trip: Duration) -> f64 {
         let round_trips = self.round_trips_since_raised(now, round_trip);
         if self.bps < self.recover_bps {
@@ -152,9 +153,10 @@ impl Rate {
         self.bps + round_trips * step
     }
 
-    /// What may leave, where so much arrives. Where a queue stands, hardly more than goes through it: what a window lets out is
-    /// bound to that by its acknowledgements, and a rate would not hear of its excess before that has queued, too. A queue of
-    /// 0.4 s on a link of 5 Mbit/s took a quarter more until the news of its overflow came, a tenth of that second's packets.
+    /// The rate that may leave, where so much arrives. Where a queue stands, it is hardly more than goes
+    /// through it: what a window lets out is bound to that by its acknowledgements, and a rate would not hear
+    /// of its excess before that has queued, too. A queue of 0.4 s on a link of 5 Mbit/s took a quarter more
+    /// until the news of its overflow came, a tenth of that second's packets.
     fn bearable_bps(&mut self, received: f64, is_lossy: bool, round_trip: Duration) -> f64 {
         if is_lossy {
             self.borne_bps = received;

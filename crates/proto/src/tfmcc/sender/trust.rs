@@ -1,15 +1,16 @@
-//! Whether what a receiver reports fits what receivers ask for again.
+//! A comparison of what a receiver reports with what receivers ask for again.
 //!
-//! A report is its receiver's own word. Who says that everything arrives can have the sender fill any link, to the harm of all others
-//! there (Savage and others, "TCP Congestion Control with a Misbehaving Receiver", 1999). But a receiver also asks for what it lacks. So
-//! both are compared, window by window:
+//! A report is its receiver's own word. A receiver that says that everything arrives can have the sender fill
+//! any link, to the harm of all others there (Savage and others, "TCP Congestion Control with a Misbehaving
+//! Receiver", 1999). But a receiver also asks for what it lacks. So both are compared, window by window:
 //!
 //! - The receiver that is followed asks for clearly more than it says was lost. That is a strike.
 //! - Another one does. It is followed next, so it must say what it bears. That is a strike, too.
 //!
-//! A receiver with two strikes is not believed for a minute, and for twice as long the next time. Its reports do not count then. If
-//! nobody else reports, nobody hears the group, and receivers get everything over their own connections. What a receiver claims is also
-//! held against probes (`../probes.rs`): who lies there is treated in the same way.
+//! A receiver with two strikes is not believed for a minute, and for twice as long the next time. Its reports
+//! do not count then. If nobody else reports, nobody hears the group, and receivers get everything over their
+//! own connections. What a receiver claims is also held against probes (`../probes.rs`): a receiver that lies
+//! there is treated in the same way.
 //!
 //! An honest receiver whose own kernel drops this much is treated in the same way. Its connection is what it can keep up with.
 
@@ -25,13 +26,14 @@ const WINDOW_ROUNDS: u32 = 4;
 const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(150);
 const WINDOW_PACKETS: u64 = 300;
 
-/// Who asks for no more than this share above what was lost is believed. The rest is late, or was dropped by the receiver's own kernel.
+/// The share above what was lost that a receiver may ask for and still be believed. The rest is late, or was
+/// dropped by the receiver's own kernel.
 const TOLERATED: f64 = 0.1;
 
-/// As many strikes as a receiver has before it is not believed.
+/// The number of strikes after which a receiver is not believed.
 const STRIKES: u32 = 2;
 
-/// How long a receiver is not believed at first, and at most. The time doubles.
+/// The time for which a receiver is not believed at first, and at most. It doubles.
 const FIRST_REST: Duration = Duration::from_secs(60);
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
@@ -42,14 +44,14 @@ const FORGIVEN_AFTER: u32 = 10;
 /// A doubt that is remembered when its receiver leaves, so that it cannot get rid of it by coming again.
 const WORTH_KNOWING: f64 = 0.1;
 
-/// How well one receiver's word has held.
+/// A record of how well one receiver's word has held.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Credence {
     strikes: u32,
-    /// Until when it is not believed, and for how long that was.
+    /// The time until which it is not believed, and the length of that time.
     until: Instant,
     rest: Duration,
-    /// How far its claims differ from what probes show.
+    /// The difference between its claims and what probes show.
     pub doubt: Doubt,
 }
 
@@ -74,7 +76,7 @@ impl Credence {
         true
     }
 
-    /// It has lied. It is not believed from now on.
+    /// Notes that it has lied. It is not believed from now on.
     pub fn disbelieve(&mut self, now: Instant) {
         if now.saturating_duration_since(self.until) > self.rest * FORGIVEN_AFTER {
             self.rest = Duration::ZERO;
@@ -89,7 +91,7 @@ impl Credence {
     }
 }
 
-/// What a window has shown.
+/// The finding of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The receiver that is followed asks for what it says was lost.
@@ -106,14 +108,14 @@ pub struct Trust {
     under_way: UnderWay,
     followed: Option<u32>,
     since: Instant,
-    /// What had been sent, and what had been answered, when the window began.
+    /// The bytes that had been sent, and those that had been answered, when the window began.
     sent: u64,
     answered: u64,
     /// Bytes that the followed receiver says were lost.
     lost: f64,
     /// Bytes that each receiver has asked for.
     asked: BTreeMap<u32, u64>,
-    /// What was asked for at first may have been sent before.
+    /// Whether the window is the first. Bytes that are asked for at first may have been sent before.
     is_first: bool,
 }
 

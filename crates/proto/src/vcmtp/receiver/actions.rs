@@ -1,5 +1,5 @@
-//! What inputs of all kinds lead to: an object is opened, asked for, given up or ended. Nothing here calls the files that take the
-//! inputs.
+//! The outcomes of inputs of all kinds: an object is opened, asked for, given up or ended. Nothing here calls
+//! the files that take the inputs.
 
 use treecast_wire::header::FileId;
 
@@ -129,7 +129,7 @@ impl Receiver {
     }
 }
 
-/// What becomes of an object before the application has said anything.
+/// The decision on an object before the application has said anything.
 pub(super) fn undecided(notification: Notification) -> Decision {
     match notification {
         Notification::PerFile => Decision::Pending,

@@ -1,4 +1,4 @@
-//! What the receiver does with answers from the application and from the storage (interdomain-2013, 4.4,
+//! The receiver's treatment of answers from the application and from the storage (interdomain-2013, 4.4,
 //! table 4.7, API_BOF_Response and API_File_Received).
 
 use std::ops::Range;
@@ -65,7 +65,8 @@ impl Receiver {
         self.check_chunks(now, index);
     }
 
-    /// What is there of an announced object from before; what is missing is asked for from now on.
+    /// Takes in which parts of an announced object are there from before. The missing ones are asked for from
+    /// now on.
     pub(super) fn have(&mut self, now: Instant, file: FileId, ranges: &[Range<u64>]) {
         let index = file.index();
         let object = self.ledger.of_session(file, self.config.session);
@@ -134,7 +135,7 @@ impl Receiver {
         self.settle(now, index);
     }
 
-    /// What has come of an announced object could not be stored: it is asked for again.
+    /// Takes in which parts of an announced object could not be stored. They are asked for again.
     pub(super) fn lost(&mut self, now: Instant, file: FileId, ranges: &[Range<u64>]) {
         let index = file.index();
         let object = self.ledger.of_session(file, self.config.session);

@@ -1,5 +1,5 @@
-//! What the receiver does with a complete object that has the wrong hash. It asks the sender for the hashes of
-//! its chunks, page by page, and forgets and fetches again only the wrong chunks.
+//! The receiver's treatment of a complete object that has the wrong hash. It asks the sender for the hashes
+//! of its chunks, page by page, and forgets and fetches again only the wrong chunks.
 
 use std::ops::Range;
 
@@ -126,14 +126,14 @@ impl Receiver {
 }
 
 impl Object {
-    /// What is stored of it may be wrong: nothing more of it is taken from the group.
+    /// Notes that the stored blocks may be wrong. Nothing more of the object is taken from the group.
     fn doubt_content(&mut self) {
         self.mismatched = true;
         self.lacking = None;
         self.stage = Stage::Checking;
     }
 
-    /// What is there now is right. Returns what is missing.
+    /// Ends the check, because the blocks that are there now are right. Returns what is missing.
     fn end_check(&mut self) -> Vec<Range<u64>> {
         self.check = None;
         self.stage = Stage::Receiving;

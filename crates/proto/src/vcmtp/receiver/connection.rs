@@ -39,7 +39,7 @@ impl Receiver {
         }
     }
 
-    /// When a sender that says nothing more is listened for once more.
+    /// The time when a sender that says nothing more is listened for once more.
     pub(super) fn listens_at(&self) -> Option<Instant> {
         let is_silent = self.state == State::ReceivingData && !self.is_listening;
         is_silent.then(|| self.heard + self.config.stall_limit)
@@ -85,7 +85,7 @@ impl Receiver {
         self.end_session();
     }
 
-    /// When the session is over and nothing is left to check: the end.
+    /// Ends the session when it is over and nothing is left to check.
     pub(super) fn leave(&mut self) {
         if self.state != State::Leaving {
             return;

@@ -24,18 +24,18 @@ use super::{
 };
 use crate::{Instant, Step};
 
-/// How much is kept of all objects whose write condition is "temporary". Blocks beyond that are dropped and
-/// show up as a gap later.
+/// The most bytes that are kept of all objects whose write condition is "temporary". Blocks beyond that are
+/// dropped and show up as a gap later.
 const EARLY_BYTES: u64 = 16 << 20;
 
-/// How long the group must have been quiet before an end that the connection announced is believed:
-/// the connection may be ahead of blocks that still wait in the group's socket.
+/// The time for which the group must have been quiet before an end that the connection announced is believed.
+/// The connection may be ahead of blocks that still wait in the group's socket.
 pub(super) const QUIET: Duration = Duration::from_millis(30);
 
 /// The most memory for all objects' sets of blocks, in chunks of about 600 bytes.
 pub(super) const MAX_CHUNKS: usize = 131_072;
 
-/// What comes in.
+/// The treatment of what comes in.
 impl Receiver {
     /// The object is out, and the connection may be late to say so.
     pub(super) fn digest_from_group(&mut self, now: Instant, index: u32, hash: [u8; 32]) {
@@ -154,7 +154,7 @@ impl Receiver {
         }
     }
 
-    /// Nothing more of the object will come from the group.
+    /// Ends the multicast of an object, of which nothing more will come from the group.
     fn reach_end(&mut self, now: Instant, index: u32) {
         self.be_quiet_at(index, None);
         let Some(object) = self.ledger.get_mut(index) else { return };
@@ -255,7 +255,7 @@ impl Receiver {
         self.settle(now, index);
     }
 
-    /// What is kept of objects whose write condition is "temporary".
+    /// The number of bytes that are kept of objects whose write condition is "temporary".
     fn early_bytes(&self) -> u64 {
         let early = self.ledger.iter().filter(|(_, object)| !object.is_final());
         early.map(|(_, object)| object.received_bytes).sum()
@@ -294,7 +294,7 @@ impl Receiver {
     }
 }
 
-/// What several inputs lead to.
+/// The actions that several inputs lead to.
 impl Receiver {
     /// Looks at what an object now needs: its last blocks, its hash, or to be done with.
     pub(super) fn settle(&mut self, now: Instant, index: u32) {

@@ -1,4 +1,5 @@
-//! How many symbols an object's source blocks lack, and how much of that the receiver has told the sender.
+//! The number of symbols that an object's source blocks lack, and the part of it that the receiver has told
+//! the sender.
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
@@ -8,21 +9,21 @@ use crate::{
     object::ranges::BlockSet,
 };
 
-/// How long what is lacking waits to be told: packets that were overtaken may still come, and several source blocks go
-/// into one message.
+/// The time for which a lack waits to be told. Packets that were overtaken may still come, and several source
+/// blocks go into one message.
 pub(super) const GATHER: Duration = Duration::from_millis(20);
 
-/// As [`GATHER`], when all of the object has been out: nothing else goes on meanwhile.
+/// The same as [`GATHER`], when all of the object has been out. Nothing else goes on meanwhile.
 pub(super) const GATHER_AT_END: Duration = Duration::from_millis(5);
 
-/// When nothing has come of what was asked for in this time, it is asked for again: what told that it was out may have
-/// been lost.
+/// The time after which symbols that were asked for and have not come are asked for again. The message that
+/// said that they were out may have been lost.
 pub(super) const RETRY: Duration = Duration::from_millis(40);
 
 /// The wait doubles each time that nothing comes, up to this.
 pub(super) const LONGEST_RETRY: Duration = Duration::from_millis(320);
 
-/// What an object lacks, source block by source block.
+/// The symbols that an object lacks, source block by source block.
 #[derive(Debug)]
 pub(super) struct Lacking {
     pub(super) gatherer: Gatherer,
@@ -39,13 +40,13 @@ pub(super) struct Lacking {
     /// Source blocks of which blocks have been asked for one by one, and no count has been said since. The sender has those
     /// blocks to send, also when symbols to the group have made them unnecessary.
     pub(super) asked: BlockSet,
-    /// What it was told last.
+    /// The last words to the sender on each source block.
     pub(super) said: BTreeMap<u32, (u32, u32)>,
-    /// Whose symbols came last: when others follow, they are out.
+    /// The source block whose symbols came last. When others follow, they are out.
     pub(super) last: Option<u32>,
-    /// When the sender is to be told.
+    /// The time when the sender is to be told.
     pub(super) at: Option<Instant>,
-    /// How long it is waited for an answer next.
+    /// The time for which an answer is waited for next.
     pub(super) retry: Duration,
 }
 
@@ -66,7 +67,7 @@ impl Lacking {
         }
     }
 
-    /// How much memory it takes, in chunks of about 600 bytes.
+    /// The memory that it takes, in chunks of about 600 bytes.
     pub(super) fn chunks(&self) -> usize {
         let sets = [&self.open, &self.named, &self.due, &self.asked];
         self.gatherer.chunks() + sets.into_iter().map(BlockSet::chunks).sum::<usize>()
@@ -95,7 +96,7 @@ impl Lacking {
         is_news
     }
 
-    /// What is missing of the source blocks before `end` has been named to the sender.
+    /// Notes that the missing blocks of the source blocks before `end` have been named to the sender.
     pub(super) fn name(&mut self, end: u32) {
         if end > self.passed {
             self.named.insert(self.passed.into()..end.into());
@@ -112,7 +113,7 @@ impl Lacking {
         }
     }
 
-    /// How long what is lacking waits to be told.
+    /// The time for which a lack waits to be told.
     pub(super) fn gather(&self) -> Duration {
         if self.passed < self.gatherer.layout().count() { GATHER } else { GATHER_AT_END }
     }

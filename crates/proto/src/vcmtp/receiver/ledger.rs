@@ -1,4 +1,5 @@
-//! Which objects are open at the receiver, and which have ended: bounded, whatever indices come.
+//! The objects that are open at the receiver, and those that have ended. Both are bounded, whatever indices
+//! come.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +18,10 @@ const MAX_UNCONFIRMED: usize = 1024;
 /// The most of these that no announcement has come for, which is as many as a sender has in flight.
 const MAX_UNANNOUNCED: usize = 64;
 
-/// How many indices behind the highest one are told apart; older ones count as ended.
+/// The number of indices behind the highest one that are told apart. Older ones count as ended.
 const SPAN: u32 = 65_536;
 
-/// What an object is opened by.
+/// The word by which an object is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Word {
     /// Anything on the control connection.

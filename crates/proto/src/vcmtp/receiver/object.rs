@@ -17,7 +17,7 @@ const MAX_RUN_BYTES: u64 = 16 << 20;
 /// The most gaps that are asked for one by one where all of an object's are asked for.
 const MAX_GAPS: usize = 4096;
 
-/// What becomes of an object.
+/// The decision on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Decision {
     /// The application has not answered (per-file notification).
@@ -34,11 +34,11 @@ pub(super) enum End {
     NotYet,
     /// The connection has said so, which may be ahead of blocks still in the group's socket.
     Announced,
-    /// Nothing more will come from the group.
+    /// The group will bring nothing more.
     Reached,
 }
 
-/// What happens once every byte is there.
+/// The stage of an object, most of which come once every byte is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Stage {
     #[default]
@@ -54,7 +54,8 @@ pub(super) struct Object {
     pub(super) begin: Option<BeginOfFile>,
     /// Whether `begin` came over the connection; anybody can have said it to the group.
     pub(super) begin_is_sure: bool,
-    /// What the group has said of the object was wrong: its announcements and ends count no more.
+    /// Whether the group has said something wrong of the object. Its announcements and ends count no more
+    /// then.
     pub(super) doubts_group: bool,
     pub(super) decision: Decision,
     pub(super) bof_requested: bool,
@@ -65,10 +66,10 @@ pub(super) struct Object {
     pub(super) end_is_sure: bool,
     /// Whether the connection has said so of the group before, when a move was not answered.
     pub(super) end_is_old: bool,
-    /// What lies before this may have been asked for when it was not there, because of what others had said: what is
-    /// missing of it is asked for again at a sure end.
+    /// The position before which blocks may have been asked for when they were not there, because of what
+    /// others had said. Those that are missing are asked for again at a sure end.
     pub(super) asked_in_vain: u64,
-    /// When an announced end is believed, unless more comes from the group before.
+    /// The time when an announced end is believed, unless more comes from the group before.
     pub(super) quiet_at: Option<Instant>,
     pub(super) digest: Option<[u8; 32]>,
     pub(super) stage: Stage,
@@ -76,18 +77,19 @@ pub(super) struct Object {
     pub(super) check: Option<Check>,
     /// Whether the object was whole once and had the wrong hash.
     pub(super) mismatched: bool,
-    /// How many hashes are under way that are of no use any more.
+    /// The number of hashes under way that are of no use any more.
     pub(super) stale_hashes: u32,
-    /// Why it has failed here, while nobody but the group has spoken of it.
+    /// The reason why it has failed here, while nobody but the group has spoken of it.
     pub(super) doom: Option<String>,
     /// The caller has yet to say what of it is there from before.
     pub(super) awaits_kept: bool,
     pub(super) received_bytes: u64,
-    /// With forward error correction, once the size is known. Not after a wrong hash: then blocks are asked for.
+    /// The symbols that are lacking, with forward error correction and once the size is known. `None` after a
+    /// wrong hash: then blocks are asked for.
     pub(super) lacking: Option<Lacking>,
-    /// Where the first block from the group began.
+    /// The position at which the first block from the group began.
     pub(super) first_heard: Option<u64>,
-    /// Which blocks are there.
+    /// The blocks that are there.
     pub(super) stored: Stored,
     /// End of the last block from the group: everything before it is there or has been asked for.
     expected: u64,
@@ -97,10 +99,10 @@ pub(super) struct Object {
     short_end: Option<u64>,
 }
 
-/// Why blocks are not taken.
+/// The reason why blocks are not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// They do not start at a multiple of the block length, cross the object's end or are no run.
+    /// The blocks do not start at a multiple of the block length, cross the object's end or are no run.
     Malformed,
     /// There is no more room for blocks of objects that are not announced and accepted.
     TooEarly,
@@ -121,12 +123,12 @@ impl Object {
         self.begin.as_ref().is_some_and(|begin| begin.file_size == self.received_bytes)
     }
 
-    /// How many bytes are still to come; none while the size is unknown.
+    /// The number of bytes that are still to come. `None` while the size is unknown.
     pub(super) fn missing_bytes(&self) -> Option<u64> {
         Some(self.begin.as_ref()?.file_size - self.received_bytes)
     }
 
-    /// How much memory the set of blocks takes, in chunks.
+    /// The memory that the set of blocks takes, in chunks.
     pub(super) fn chunks(&self) -> usize {
         self.stored.chunks() + self.lacking.as_ref().map_or(0, Lacking::chunks)
     }
@@ -165,7 +167,7 @@ impl Object {
         }
     }
 
-    /// How many blocks `bytes` are.
+    /// The number of blocks in `bytes`.
     pub(super) fn count(&self, bytes: &Range<u64>) -> u64 {
         let blocks = self.stored.blocks_of(bytes);
         blocks.end - blocks.start
@@ -292,7 +294,7 @@ impl Object {
         forgotten
     }
 
-    /// What it was announced as was wrong, and nothing of it is there.
+    /// Forgets the announcement, which was wrong. Nothing of the object is there.
     pub(super) fn forget_announcement(&mut self) {
         self.begin = None;
         self.stored.forget_size();

@@ -17,17 +17,17 @@ pub(super) struct Reporter {
     interval: Duration,
     /// The least time between two reports. On a long path, more of them would tell little more, and TCP loses some and delays others.
     gap: Duration,
-    /// Who owes the sender something reports at least so often.
+    /// The most time between two reports of a receiver that owes the sender something.
     keepalive: Duration,
-    /// When the last report went out.
+    /// The time when the last report went out.
     reported: Instant,
-    /// What the next report says.
+    /// The content of the next report.
     pub(super) progress: Progress,
     /// The object of the last block from the group, which [`Progress::position`] is about.
     file: FileId,
     /// Bytes from the group since the last report.
     unreported_bytes: u64,
-    /// When the oldest news is to be reported.
+    /// The time when the oldest news is to be reported.
     deadline: Option<Instant>,
 }
 
@@ -79,7 +79,7 @@ impl Reporter {
         Some((self.file, self.progress))
     }
 
-    /// When the next report is due, for one who owes something or not.
+    /// The time when the next report is due, for a receiver that owes something or not.
     pub(super) fn deadline(&self, owes: bool) -> Option<Instant> {
         let keepalive = owes.then(|| self.reported + self.keepalive);
         let is_much = self.deadline.is_some() && self.unreported_bytes >= self.every_bytes;

@@ -19,14 +19,14 @@ pub(super) struct Requester {
     pub(super) counts: bool,
 }
 
-/// What the data receiver asks of it; one object each.
+/// A request of the data receiver, for one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Request {
     /// INL_Retx_Req(i,B), B being all blocks of these bytes.
     Retransmission(Range<u64>),
     /// Symbols of these source blocks, at most [`treecast_wire::message::MAX_LACKS`] of them.
     Symbols(Vec<Lack>),
-    /// What its chunks should be.
+    /// The hashes that the object's chunks should have.
     ChunkHashes(ChunkHashesRequest),
     /// Bytes that the group has not brought, and a slower one is to, or that an older version of the object does not hold.
     Lacking(Range<u64>),

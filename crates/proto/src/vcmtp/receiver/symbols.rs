@@ -26,7 +26,7 @@ use crate::{Instant, fec::Layout};
 /// The most messages at a time.
 const MAX_MESSAGES: usize = 16;
 
-/// What comes in.
+/// The treatment of what comes in.
 impl Receiver {
     /// Repair symbols of one source block.
     pub(super) fn symbols(&mut self, now: Instant, from: Channel, file: FileId, positions: Range<u64>) {
@@ -163,7 +163,7 @@ impl Receiver {
     }
 }
 
-/// What follows from it.
+/// The actions that follow from it.
 impl Receiver {
     /// Whether the sender is told how much is missing of an object, and not what.
     pub(super) fn counts_lacks(&self, index: u32) -> bool {

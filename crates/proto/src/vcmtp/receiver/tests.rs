@@ -29,7 +29,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// In state RECVING-DATA.
+    /// A bench in state RECVING-DATA.
     fn new(notification: Notification) -> Self {
         Self::with(Repair::Nack, notification)
     }
@@ -47,7 +47,7 @@ impl Bench {
         bench
     }
 
-    /// With forward error correction.
+    /// A bench with forward error correction.
     fn with_fec() -> Self {
         let mut bench = Self::new(Notification::Batched);
         bench.receiver.config.fec = true;
@@ -814,7 +814,8 @@ fn progress_is_reported_after_so_many_bytes() {
     assert_eq!(wait, nothing_new, "but that it is there");
 }
 
-/// What is there from before is told when the object is announced, and nothing is asked for until then.
+/// The application tells what is there from before when the object is announced, and nothing is asked for
+/// until then.
 #[test]
 fn a_resumed_receiver_asks_for_what_it_lacks() {
     let mut bench = Bench::resumed();

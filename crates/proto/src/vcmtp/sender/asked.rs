@@ -1,4 +1,5 @@
-//! How much a receiver asks for again of what its group was sent while it listened. Congestion control holds its reports against that.
+//! The amount that a receiver asks for again of what its group was sent while it listened. Congestion control
+//! holds its reports against that.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -13,7 +14,8 @@ const MOST_SOURCE_BLOCKS: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     bytes: u64,
-    /// How far the objects had been sent that had begun when it began to listen, and the index of the first one that had not.
+    /// The position up to which each object had been sent that had begun when the receiver began to listen,
+    /// and the index of the first one that had not begun.
     before: BTreeMap<u32, u64>,
     first: u32,
     /// The most symbols that it has lacked of a source block.
@@ -21,19 +23,19 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// It listens to its group from now on. `begun` has the objects that are being sent, and how far each one is. `first` is the
-    /// index of the first object that has not begun.
+    /// Begins to count for a receiver that listens to its group from now on. `begun` has the objects that are
+    /// being sent, and how far each one is. `first` is the index of the first object that has not begun.
     pub(super) fn begin(begun: impl Iterator<Item = (u32, u64)>, first: u32) -> Self {
         Self { before: begun.collect(), first, ..Self::default() }
     }
 
-    /// It asks for bytes of an object that have been sent.
+    /// Notes that the receiver asks for bytes of an object that have been sent.
     pub(super) fn ask(&mut self, index: u32, bytes: Range<u64>) {
         let start = bytes.start.max(self.heard_from(index));
         self.bytes += bytes.end.saturating_sub(start).min(MOST_AT_ONCE);
     }
 
-    /// It lacks symbols of this length.
+    /// Notes that the receiver lacks symbols of this length.
     pub(super) fn lack(&mut self, index: u32, lack: Lack, symbol_len: u64) {
         if self.heard_from(index) > 0 {
             return;
@@ -52,7 +54,7 @@ impl Asked {
         std::mem::take(&mut self.bytes)
     }
 
-    /// From where on it could hear an object.
+    /// The position from which on the receiver could hear an object.
     fn heard_from(&self, index: u32) -> u64 {
         let is_old = index < self.first;
         self.before.get(&index).copied().unwrap_or(if is_old { u64::MAX } else { 0 })

@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, ops::Range};
 
 use crate::{Instant, object::ranges::BlockSet};
 
-/// How often a receiver may move back to a faster group. An honest one tries after 20 s and then ever less often
-/// ([`crate::rates`]); whatever it moves to, it awaits anew from there, and each pass has its own time.
+/// The number of times that a receiver may move back to a faster group. An honest one tries after 20 s and
+/// then ever less often ([`crate::rates`]); whatever it moves to, it awaits anew from there, and each pass
+/// has its own time.
 pub(super) const MAX_WAYS_BACK: u32 = 8;
 
-/// What a receiver awaits from its slower group, object by object.
+/// The blocks that a receiver awaits from its slower group, object by object.
 #[derive(Debug, Default)]
 pub(super) struct Awaited(BTreeMap<u32, BlockSet>);
 
@@ -61,15 +62,15 @@ impl Awaited {
 /// A receiver's moves so far: what they cost the session is bounded.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// What it has said of the next one that it has not heard.
+    /// The blocks that the receiver has said it lacks of the next object, which it has not heard.
     pub(super) lacks: Awaited,
-    /// How many calls to another group the receiver has not answered.
+    /// The number of calls to another group that the receiver has not answered.
     pub(super) unanswered: u32,
     /// The group that the receiver is to be called to.
     pub(super) called: Option<u8>,
     pub(super) count: u32,
     ways_back: u32,
-    /// When it has moved to a slower group, but for the first time.
+    /// The time when the receiver has moved to a slower group, but for the first time.
     pub(super) again: Option<Instant>,
     is_slowed: bool,
 }

@@ -27,9 +27,9 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Coordinator {
     pub(super) state: State,
-    /// When the time for retransmissions of an object is up.
+    /// The times when the time for retransmissions of an object is up.
     timers: BTreeSet<(Instant, u32)>,
-    /// How many objects each receiver is still at.
+    /// The number of objects that each receiver is still at.
     at_work: BTreeMap<ReceiverId, usize>,
     /// Objects that are out and whose hash is not known.
     unhashed: BTreeSet<u32>,
@@ -121,7 +121,7 @@ impl Coordinator {
         self.at_work.get(&receiver).is_some_and(|objects| *objects > 0)
     }
 
-    /// How many objects a receiver is still at.
+    /// The number of objects that a receiver is still at.
     pub(super) fn objects_at(&self, receiver: ReceiverId) -> usize {
         self.at_work.get(&receiver).copied().unwrap_or_default()
     }
@@ -180,7 +180,7 @@ impl Coordinator {
         self.timers.first().filter(|(expires, _)| *expires <= now).map(|(_, index)| *index)
     }
 
-    /// When the next object's time is up.
+    /// The time when the next object's time is up.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.timers.first().map(|(expires, _)| *expires)
     }

@@ -1,11 +1,12 @@
-//! What one receiver has got wrong about objects, because somebody else has told it of them, and how often it was set right.
+//! The mistakes of one receiver about objects, because somebody else has told it of them, and the number of
+//! times that it was set right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use treecast_wire::header::FileId;
 
-/// How many times a receiver is told of an object again because it asked for what is not there. One that has a
-/// wrong idea of it needs two: one for its size, one for its end.
+/// The number of times that a receiver is told of an object again because it asked for blocks that are not
+/// there. One that has a wrong idea of it needs two: one for its size, one for its end.
 const MAX_CORRECTIONS: u8 = 8;
 
 /// The most objects that a receiver may speak of before they begin.
@@ -15,7 +16,7 @@ const MAX_EARLY: usize = 1024;
 pub(super) struct Corrections {
     /// Objects that the receiver has spoken of before they began.
     early: BTreeSet<FileId>,
-    /// How many times the receiver has been told that it was wrong about an object.
+    /// The number of times that the receiver has been told that it was wrong about an object.
     made: BTreeMap<u32, u8>,
     /// Objects about which it has been wrong more often: it is told with their end.
     owed: BTreeSet<u32>,

@@ -1,4 +1,4 @@
-//! How far the multicast may run ahead of the slowest attentive receiver.
+//! The distance by which the multicast may run ahead of the slowest attentive receiver.
 //!
 //! VCMTP itself has no flow control in the data plane (4.3.2): it plans rates beforehand. Where no rate
 //! is planned, receivers' Progress reports say what they have taken from their socket buffers, and the
@@ -6,7 +6,7 @@
 //!
 //! Reports are the receivers' own words, so what one of them can hold up is bounded. It is left behind when it reports
 //! nothing new for a while, or takes less than the least rate while it holds the multicast up, and is followed again when it
-//! has caught up, but not before a time that doubles when it soon has to be left behind again. Whoever comes anew is not
+//! has caught up, but not before a time that doubles when it soon has to be left behind again. A receiver that comes anew is not
 //! followed at once while others have come and held the multicast up.
 
 use std::{
@@ -32,14 +32,15 @@ const FORGIVEN_AFTER: u32 = 8;
 /// No receiver is left behind for longer.
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
-/// What waiting for a receiver is bounded by.
+/// The bounds on waiting for a receiver.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// [`super::SenderConfig::patience`].
     pub(super) patience: Duration,
     /// [`super::SenderConfig::floor_bytes_a_second`].
     pub(super) floor: Option<u64>,
-    /// How much is multicast at once, in bytes: the least that a receiver has to take in that time, floor or not.
+    /// The number of bytes that are multicast at once. A receiver has to take at least that many in that
+    /// time, floor or not.
     pub(super) run_len: u64,
 }
 
@@ -47,10 +48,10 @@ pub(super) struct Bounds {
 pub(super) struct Credit {
     /// Bytes multicast so far: the scale on which all receivers are placed.
     total: u64,
-    /// What was multicast where on that scale, oldest first; adjacent runs are one.
+    /// The runs that were multicast, with their places on that scale, oldest first. Adjacent runs are one.
     log: VecDeque<Sent>,
     receivers: BTreeMap<ReceiverId, Followed>,
-    /// For those who come while something is multicast.
+    /// The rest of receivers that come while something is multicast.
     newcomers: Rest,
 }
 
@@ -62,7 +63,7 @@ struct Sent {
     end: u64,
 }
 
-/// What a receiver reports: it has taken the object's multicast bytes up to `position`.
+/// A receiver's report that it has taken the object's multicast bytes up to `position`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
     pub index: u32,
@@ -75,23 +76,24 @@ pub(super) struct Taken {
 struct Followed {
     window: u64,
     path: Path,
-    /// How far it has come, on the scale.
+    /// The place that the receiver has reached, on the scale.
     taken: u64,
-    /// Since when it holds the multicast up, and has reported nothing new; none while it does not.
+    /// The time since which it holds the multicast up, and has reported nothing new. `None` while it does
+    /// not.
     holding_since: Option<Instant>,
-    /// How long it has held the multicast up before that, since it was at `judged_at` on the scale.
+    /// The time for which it has held the multicast up before that, since it was at `judged_at` on the scale.
     held: Duration,
     judged_at: u64,
     /// False after it has held the multicast up for too long.
     followed: bool,
-    /// It listens to a slower group.
+    /// Whether it listens to a slower group.
     is_elsewhere: bool,
-    /// It came when something had been multicast, and has not been found attentive yet.
+    /// Whether it came when something had been multicast, and has not been found attentive yet.
     is_new: bool,
     rest: Rest,
 }
 
-/// Until when somebody who has held the multicast up for too long is not followed.
+/// The time until which a receiver that has held the multicast up for too long is not followed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Rest {
     until: Instant,
@@ -113,12 +115,13 @@ impl Rest {
 }
 
 impl Followed {
-    /// How many bytes may be under way.
+    /// The number of bytes that may be under way.
     fn room(&self, now: Instant) -> u64 {
         self.window + self.path.bytes(now)
     }
 
-    /// It does not hold the multicast up now, or is about to be looked at anew.
+    /// Ends the time for which it has held the multicast up. It does not do so now, or is about to be looked
+    /// at anew.
     fn let_go(&mut self, now: Instant) {
         let held = self.holding_since.take().map(|since| now.saturating_duration_since(since));
         self.held = self.held.saturating_add(held.unwrap_or_default());
@@ -136,7 +139,8 @@ impl Followed {
         is_enough
     }
 
-    /// It is not waited for until it has caught up and its rest is over. Returns whether it is one that came anew.
+    /// Leaves the receiver behind until it has caught up and its rest is over. Returns whether it is one that
+    /// came anew.
     fn leave_behind(&mut self, now: Instant, patience: Duration) -> bool {
         (self.followed, self.holding_since) = (false, None);
         self.rest.begin(now, patience);
@@ -240,7 +244,7 @@ impl Credit {
         }
     }
 
-    /// Nothing of what was multicast lies in this receiver's buffer: it has not come.
+    /// Notes that nothing of the multicast lies in this receiver's buffer, because none of it has come.
     pub(super) fn unheard(&mut self, receiver: ReceiverId) {
         if let Some(followed) = self.receivers.get_mut(&receiver) {
             (followed.taken, followed.holding_since) = (self.total, None);
@@ -310,13 +314,13 @@ mod tests {
         Taken { index, position, made: now - Instant::ZERO }
     }
 
-    /// At a time when nobody has held the multicast up for long.
+    /// Reports at a time when no receiver has held the multicast up for long.
     fn report(credit: &mut Credit, receiver: ReceiverId, index: u32, position: u64) {
         credit.report(at(0), receiver, taken(at(0), index, position), bounds(0));
     }
 
-    /// How much is multicast in a minute, in runs of 1,000 bytes, one a millisecond at most, beside a receiver A that acts
-    /// every 10 ms: it is told what is multicast so far.
+    /// The number of bytes that are multicast in a minute, in runs of 1,000 bytes, one a millisecond at most.
+    /// Receiver A acts every 10 ms: it is told what is multicast so far.
     fn in_a_minute(bounds: Bounds, mut act: impl FnMut(&mut Credit, Instant, u64)) -> u64 {
         let mut credit = Credit::default();
         credit.join(at(0), A, 40_000, Duration::ZERO);

@@ -2,7 +2,7 @@
 //!
 //! The object before such an object is its index, by which a receiver finds what an older version already holds. Its report is a
 //! row of [`Message::Lacking`], the last one empty. Reading takes as long as the object is big, so no fixed time is right. When
-//! half of the receivers have reported, the others have as long again and 10 s: whoever reports early has read little and lacks
+//! half of the receivers have reported, the others have as long again and 10 s: a receiver that reports early has read little and lacks
 //! much, or has a disk like the others'. The blocks that anybody lacks then go out in order, in one pass. What
 //! comes too late for the pass is mended as any other loss: the receiver asks for it behind the next block that it hears, or at
 //! the end.
@@ -34,19 +34,19 @@ const REPEAT: Duration = Duration::from_millis(300);
 /// The grace of the slower half ends at this part of itself, 1 / 2^3, however often somebody has come too late.
 const MAX_HALVINGS: u32 = 3;
 
-/// How often silent receivers are looked for.
+/// The time between two looks for silent receivers.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An object that waits for reports.
 #[derive(Debug)]
 struct Waiting {
-    /// When it was announced.
+    /// The time when the object was announced.
     since: Instant,
     /// Whether half of the receivers have reported. Then `until` is final.
     is_half: bool,
-    /// When nobody is waited for any more.
+    /// The time when no receiver is waited for any more.
     until: Instant,
-    /// When it is announced once more. `None` when it has been.
+    /// The time when it is announced once more. `None` when it has been.
     repeat_at: Option<Instant>,
 }
 
@@ -55,11 +55,12 @@ struct Waiting {
 pub(super) struct Gathering {
     /// Reports that are waited for, by the number of the object.
     objects: BTreeMap<u32, Waiting>,
-    /// When silent receivers are looked for next.
+    /// The time when silent receivers are looked for next.
     check: Instant,
     /// Receivers that once came too late. They are not waited for again.
     late: BTreeSet<ReceiverId>,
-    /// How often the time was up in this session. Whoever joins again has a new number, and cannot be told from another.
+    /// The number of times that the time was up in this session. A receiver that joins again has a new
+    /// number, and cannot be told from another.
     vain: u32,
 }
 
@@ -86,7 +87,7 @@ impl Gathering {
         self.objects.is_empty()
     }
 
-    /// When something is to be looked at although nothing comes.
+    /// The time when something is to be looked at although nothing comes.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let times = self.objects.values().flat_map(|waiting| [Some(waiting.until), waiting.repeat_at]);
         times.flatten().chain((!self.is_empty()).then_some(self.check)).min()
@@ -101,7 +102,7 @@ impl Gathering {
 }
 
 impl Sender {
-    /// Has those objects sent on which everybody has reported who is waited for.
+    /// Has those objects sent on which all receivers that are waited for have reported.
     pub(super) fn end_gathering(&mut self, now: Instant) {
         if self.multicast.gathering.is_empty() || self.is_paused() {
             return;

@@ -1,4 +1,4 @@
-//! What the sender does with each input.
+//! The sender's treatment of each input.
 
 use std::{ops::Range, time::Duration};
 
@@ -199,7 +199,8 @@ impl Sender {
         }
     }
 
-    /// What the object's chunks should be, for a receiver whose hash of it is wrong.
+    /// Answers a receiver whose hash of an object is wrong with the hashes that the object's chunks should
+    /// have.
     fn chunk_hashes_request(&mut self, from: ReceiverId, index: u32, pages: Range<u32>) {
         if !self.serves(from, index) || self.config.repair == Repair::None {
             return self.tell(index, &[from], Due::Reject);
@@ -233,7 +234,7 @@ impl Sender {
         }
     }
 
-    /// Whoever still waits for an object hears what it is, and why it is not sent.
+    /// Tells every receiver that still waits for an object what it is, and why it is not sent.
     pub(super) fn withdraw_begun(&mut self, index: u32, reason: &str) {
         let Some(object) = self.objects.get(index) else { return };
         let pending = object.pending_receivers();
@@ -245,13 +246,13 @@ impl Sender {
         self.fail_at(index, &pending, reason);
     }
 
-    /// INL_Retx(i)_Timeout, table 4.6. Who still waits for something of the object is told.
+    /// INL_Retx(i)_Timeout, table 4.6. Every receiver that still waits for something of the object is told.
     pub(super) fn expire(&mut self, now: Instant) {
         self.put_out_stalled(now);
         while let Some(index) = self.coordinator.expired(now) {
             let Some(object) = self.objects.get(index) else { return };
             let mut pending = object.pending_receivers();
-            // Who has not had its pass yet gets its own time then.
+            // A receiver that has not had its pass yet gets its own time then.
             let passes_until = self.passes_until(index).filter(|until| *until > now);
             let is_passing = |receiver| passes_until.is_some() && self.is_passed_to(receiver, index);
             let is_served = |receiver| !self.config.slower_groups_mend && self.awaits(receiver, index);

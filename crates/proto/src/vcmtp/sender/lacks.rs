@@ -1,11 +1,11 @@
-//! What receivers lack of an object that is sent by difference ([`super::difference`]).
+//! The blocks that receivers lack of an object that is sent by difference ([`super::difference`]).
 
 use std::{collections::BTreeSet, ops::Range};
 
 use super::ReceiverId;
 use crate::object::ranges::BlockSet;
 
-/// What receivers lack of one object.
+/// The blocks that receivers lack of one object.
 #[derive(Debug, Default)]
 pub(super) struct Lacks {
     /// The blocks that at least one receiver lacks.

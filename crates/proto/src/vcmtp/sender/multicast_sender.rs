@@ -58,7 +58,7 @@ impl MulticastSender {
         self.sent_bytes += bytes;
     }
 
-    /// How many objects have not begun.
+    /// The number of objects that have not begun.
     pub(super) fn queued(&self) -> usize {
         self.queued.len()
     }
@@ -108,7 +108,7 @@ impl MulticastSender {
         Some(index)
     }
 
-    /// It is known what receivers lack of an object: that is to be multicast.
+    /// Queues the blocks that receivers lack of an object for multicast, because they are all known.
     pub(super) fn gathered(&mut self, index: u32) {
         self.gathering.forget(index);
         self.in_flight.push_back(index);
@@ -126,9 +126,10 @@ impl MulticastSender {
         Some(index)
     }
 
-    /// The object whose turn it is, when its BOF is to be multicast again: where repair symbols mend losses, behind its first run, and whenever twice as much is out. A receiver that has not heard it can make
-    /// nothing of repair symbols, and to ask for it takes a round trip or, when that is lost, many.
-    /// Where they only may (`is_coding` is false), small objects do without.
+    /// The object whose turn it is, when its BOF is to be multicast again: where repair symbols mend losses,
+    /// behind its first run, and whenever twice as much is out. A receiver that has not heard it can make
+    /// nothing of repair symbols, and to ask for it takes a round trip or, when that is lost, many. Where
+    /// they only may (`is_coding` is false), small objects do without.
     pub(super) fn announce_again(&mut self, objects: &mut Objects, is_coding: bool) -> Option<u32> {
         let index = *self.in_flight.front()?;
         let object = objects.get_mut(index)?;
@@ -204,7 +205,7 @@ mod tests {
 
     const AT_ONCE: usize = 64;
 
-    /// What goes out, as in table 4.4: "B0" a BOF, "0:0-250" blocks, "E0" an EOF.
+    /// The output, as in table 4.4: "B0" a BOF, "0:0-250" blocks, "E0" an EOF.
     fn output(sender: &mut MulticastSender, objects: &mut Objects) -> String {
         output_with(sender, objects, AT_ONCE)
     }

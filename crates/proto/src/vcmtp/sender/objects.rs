@@ -1,4 +1,4 @@
-//! What the sender's three machines share about objects (interdomain-2013, table 4.2).
+//! The state of objects that the sender's three machines share (interdomain-2013, table 4.2).
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
@@ -18,16 +18,16 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) begin: BeginOfFile,
-    /// When its BOF was multicast.
+    /// The time when its BOF was multicast.
     pub(super) started: Option<Instant>,
     /// End of what has been multicast, in bytes.
     pub(super) sent: u64,
-    /// When so many bytes have been, its BOF goes out again ([`super::multicast_sender`]).
+    /// The number of multicast bytes after which its BOF goes out again ([`super::multicast_sender`]).
     pub(super) announce_at: u64,
-    /// When its EOF was multicast.
+    /// The time when its EOF was multicast.
     pub(super) out: Option<Instant>,
     pub(super) hash: Option<[u8; 32]>,
-    /// Since when both are so, and receivers are told.
+    /// The time since which its EOF is out and its hash is known, and receivers are told.
     pub(super) told: Option<Instant>,
     /// The object's own factor for its time for retransmissions. `None` if it has the session's.
     pub(super) time_factor: Option<f64>,
@@ -35,29 +35,30 @@ pub(super) struct Object {
     pub(super) time: Option<RetransmissionTime>,
     /// file_receive_status(i): none while the receiver is still at it.
     pub(super) status: BTreeMap<ReceiverId, Option<Outcome>>,
-    /// How many receivers are still at it.
+    /// The number of receivers that are still at it.
     pub(super) unfinished: usize,
-    /// Where in the object blocks were last read for a retransmission, as a block number
-    /// (VCMTP 1: all receivers' retransmissions go through the object together).
+    /// The block at which the object was last read for a retransmission (VCMTP 1: all receivers'
+    /// retransmissions go through the object together).
     pub(super) repair_front: u64,
     /// Whether it was over and is open again.
     pub(super) is_again: bool,
-    /// How long its multicast took, where that was earlier.
+    /// The time that its multicast took, where that was earlier.
     pub(super) multicast_time: Option<Duration>,
-    /// Why it is not sent any more, if it is not.
+    /// The reason why it is not sent any more, if it is not.
     pub(super) withdrawn: Option<String>,
-    /// With forward error correction.
+    /// The schedule of repair symbols, with forward error correction.
     pub(super) schedule: Option<Schedule>,
-    /// What receivers lack of an object that is sent by difference. `None` for one that is sent whole.
+    /// The blocks that receivers lack of an object that is sent by difference. `None` for one that is sent
+    /// whole.
     pub(super) lacks: Option<Box<Lacks>>,
 }
 
 /// The time for retransmissions of an object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RetransmissionTime {
-    /// When half of it is over: retransmissions are urgent from then on.
+    /// The time when half of it is over. Retransmissions are urgent from then on.
     pub(super) urgent_at: Instant,
-    /// When its timer expires: retx_timeout(i).
+    /// The time when its timer expires: retx_timeout(i).
     pub(super) expires: Instant,
 }
 
@@ -108,15 +109,15 @@ impl Object {
     }
 }
 
-/// What is kept of an object that is over.
+/// The part of an object's state that is kept when it is over.
 #[derive(Debug)]
 pub(super) struct Over {
     pub(super) begin: BeginOfFile,
     pub(super) sent: u64,
-    /// How long its multicast took, once it is out.
+    /// The time that its multicast took, once it is out.
     pub(super) multicast_time: Option<Duration>,
     pub(super) hash: Option<[u8; 32]>,
-    /// Why it is not sent any more, if it is not.
+    /// The reason why it is not sent any more, if it is not.
     pub(super) withdrawn: Option<String>,
 }
 
@@ -228,7 +229,7 @@ impl Objects {
         self.open.insert(index, object);
     }
 
-    /// What is kept of an object that is over.
+    /// Returns the state that is kept of an object that is over.
     pub(super) fn over(&self, index: u32) -> Option<&Over> {
         self.over.get(&index)
     }
@@ -262,7 +263,7 @@ impl Objects {
         waiting.next().map_or(self.next_index, |(index, _)| *index)
     }
 
-    /// How many there have been so far.
+    /// The number of objects so far.
     pub(super) fn count(&self) -> u32 {
         self.next_index
     }
@@ -345,12 +346,12 @@ impl Objects {
         self.get(index).is_some_and(|object| repair == Repair::Nack || object.out.is_some())
     }
 
-    /// How many bytes repair symbols are. Each is as long as a block.
+    /// The number of bytes of repair symbols. Each is as long as a block.
     pub(super) fn symbol_bytes(&self, symbols: &Range<u32>) -> u64 {
         u64::from(symbols.end - symbols.start) * self.block_len
     }
 
-    /// How many blocks fit `run_len` bytes, at least one.
+    /// The number of blocks that fit into `run_len` bytes, at least one.
     pub(super) fn blocks_per_run(&self, run_len: u32) -> u64 {
         (u64::from(run_len) / self.block_len).max(1)
     }

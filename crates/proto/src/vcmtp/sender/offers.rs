@@ -45,7 +45,7 @@ impl Offers {
         index
     }
 
-    /// How many objects that have not begun it does not want.
+    /// The number of objects that have not begun and that it does not want.
     pub(super) fn unwanted(&self) -> u64 {
         self.unwanted.len()
     }

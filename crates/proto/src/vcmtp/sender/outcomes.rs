@@ -1,4 +1,5 @@
-//! What inputs of all kinds lead to: receivers are told, and end with an object. Nothing here calls the files that take the inputs.
+//! The outcomes of inputs of all kinds: receivers are told, and end with an object. Nothing here calls the
+//! files that take the inputs.
 
 use super::{Bounds, Due, Outcome, ReceiverId, Retransmitter, Sender, SenderConfig, asked::Asked};
 use crate::Instant;
@@ -73,13 +74,13 @@ impl Sender {
         }
     }
 
-    /// What waiting for a receiver's buffer is bounded by.
+    /// The bounds on waiting for a receiver's buffer.
     pub(super) fn bounds(&self) -> Bounds {
         let SenderConfig { patience, floor_bytes_a_second: floor, max_run_len, .. } = self.config;
         Bounds { patience, floor, run_len: max_run_len.into() }
     }
 
-    /// Nobody is there to hear what is sent, and somebody may come again.
+    /// Whether no receiver is there to hear what is sent, and one may come again.
     pub(super) fn is_paused(&self) -> bool {
         self.retransmitters.is_empty() && self.is_held() && !self.config.is_feed
     }

@@ -61,7 +61,7 @@ impl Sender {
         object.add_receiver(receiver);
         let (is_out, hash) = (object.out.is_some(), object.hash);
         if object.is_again && is_out {
-            // Who comes later has as much time as who came first.
+            // A receiver that comes later has as much time as one that came first.
             self.coordinator.start_timer_again(now, index, object);
         }
         self.coordinator.begins_at(receiver);

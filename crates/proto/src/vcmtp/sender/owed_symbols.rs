@@ -12,16 +12,16 @@ pub(super) type SourceBlock = (u32, u32);
 
 #[derive(Debug, Default)]
 pub(super) struct OwedSymbols {
-    /// How many symbols the receiver is to have.
+    /// The number of symbols that the receiver is to have.
     counts: BTreeMap<SourceBlock, u32>,
-    /// How many symbols have gone to the receiver.
+    /// The number of symbols that have gone to the receiver.
     sent: u64,
-    /// How many had gone to it when the last ones of a source block had. Until these have arrived, what it says that it lacks is on
-    /// its way.
+    /// The number of symbols that had gone to it when the last ones of a source block had. Until these have
+    /// arrived, the symbols that it says it lacks are on their way.
     on_the_way: BTreeMap<SourceBlock, u64>,
-    /// Source blocks whose symbols it did not know to be out, though the group has been told ...
+    /// Source blocks whose symbols it did not know to be out, though the group has been told.
     unheard: BTreeSet<SourceBlock>,
-    /// ... and still did not know when it asked again: it is told so itself.
+    /// Source blocks of which it still did not know that when it asked again. It is told so itself.
     out_due: BTreeSet<SourceBlock>,
 }
 
@@ -40,8 +40,8 @@ impl OwedSymbols {
         }
     }
 
-    /// The receiver did not know that symbols of a source block are out. The group is told; who asks again without having heard
-    /// that does not hear it.
+    /// Notes that the receiver did not know that symbols of a source block are out. The group is told. A
+    /// receiver that asks again without having heard that does not hear the group.
     pub(super) fn note_unheard(&mut self, of: SourceBlock) {
         if !self.unheard.insert(of) {
             self.unheard.remove(&of);
@@ -49,7 +49,7 @@ impl OwedSymbols {
         }
     }
 
-    /// It is to be told over its connection that symbols of a source block are out.
+    /// Notes that the receiver is to be told over its connection that symbols of a source block are out.
     pub(super) fn owe_out(&mut self, of: SourceBlock) {
         self.out_due.insert(of);
     }

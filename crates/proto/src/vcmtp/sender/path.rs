@@ -1,7 +1,7 @@
-//! How many of the multicast bytes are still on their way to a receiver.
+//! The number of multicast bytes that are still on their way to a receiver.
 //!
-//! What has not arrived yet does not lie in the receiver's socket buffer. On a path of 1 Gbit/s with a round trip of 200 ms,
-//! 25 MB are on their way, and buffers hold some hundred kB to some MB.
+//! Bytes that have not arrived yet do not lie in the receiver's socket buffer. On a path of 1 Gbit/s with a
+//! round trip of 200 ms, 25 MB are on their way, and buffers hold some hundred kB to some MB.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -27,28 +27,28 @@ const PATIENT_SPACES: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Path {
     round_trip: Duration,
-    /// What was measured in the last two spans.
+    /// The measurements of the last two spans.
     points: VecDeque<Point>,
     /// The highest rate of these. The sender asks for it before each run, and reports come much less often.
     rate: f64,
-    /// When the last report was made, on the receiver's clock.
+    /// The time when the last report was made, on the receiver's clock.
     made: Option<Duration>,
     /// The mean time between two reports lately.
     space: Duration,
     lag: Lag,
-    /// When it last reported that it has taken more, or when it can at the earliest.
+    /// The time when it last reported that it has taken more, or when it can at the earliest.
     reported: Instant,
-    /// How much later that report came than the fastest one lately. TCP has delayed it.
+    /// The delay of that report beyond the fastest one lately. TCP has caused it.
     delay: Duration,
 }
 
-/// How far the receiver was at a time.
+/// The place that the receiver had reached at a time.
 #[derive(Debug, Clone, Copy)]
 struct Point {
-    /// On the receiver's clock.
+    /// The time of the report, on the receiver's clock.
     made: Duration,
     taken: u64,
-    /// What it took in the span before, in bytes a second.
+    /// The rate at which it took bytes in the span before, in bytes a second.
     rate: f64,
 }
 
@@ -58,7 +58,7 @@ struct Point {
 struct Lag {
     /// The least lag of the present period and of the one before, in seconds.
     least: [Option<f64>; 2],
-    /// When the present period began.
+    /// The time when the present period began.
     began: Instant,
 }
 
@@ -111,13 +111,14 @@ impl Path {
         self.rate = self.points.iter().map(|point| point.rate).fold(0.0, f64::max);
     }
 
-    /// Nothing is under way. What leaves now can be reported a round trip later.
+    /// Takes note that nothing is under way. Bytes that leave now can be reported a round trip later.
     pub(super) fn rest(&mut self, now: Instant) {
         (self.reported, self.delay) = (now + self.round_trip, Duration::ZERO);
     }
 
-    /// What is on its way to the receiver, or taken and not reported yet, in bytes: what it takes in a round trip and since its last
-    /// report was made. A receiver that reports nothing for long may stand still. Then all of it may lie in its buffer.
+    /// The number of bytes that are on their way to the receiver, or taken and not reported yet. These are
+    /// the bytes that it takes in a round trip and since its last report was made. A receiver that reports
+    /// nothing for long may stand still. Then all of it may lie in its buffer.
     pub(super) fn bytes(&self, now: Instant) -> u64 {
         let patience = self.round_trip.mul_f64(PATIENT_ROUNDS) + self.space * PATIENT_SPACES;
         let silent = now - self.reported;
@@ -139,7 +140,8 @@ mod tests {
         path.report(at(millis), Duration::from_millis(millis), taken);
     }
 
-    /// What a receiver takes in a round trip of 200 ms, if it takes `rate` bytes a millisecond, by reports every 10 ms.
+    /// The bytes on the way to a receiver that takes `rate` bytes a millisecond, with a round trip of 200 ms
+    /// and reports every 10 ms.
     fn after(rate: u64, millis: u64) -> u64 {
         let mut path = Path::new(Duration::from_millis(200));
         (0..=millis / 10).for_each(|step| report(&mut path, step * 10, step * 10 * rate));
@@ -196,7 +198,8 @@ mod tests {
         assert_eq!(path.bytes(at(2_100)), 20_000);
     }
 
-    /// At a slow rate, a receiver reports every 84 ms. A lost report is there again when the next but one would be.
+    /// A receiver reports every 84 ms at a slow rate. A lost report is there again when the next but one
+    /// would be.
     #[test]
     fn a_receiver_that_reports_seldom_may_be_silent_for_longer() {
         let mut path = Path::new(Duration::from_millis(200));

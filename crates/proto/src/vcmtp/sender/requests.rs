@@ -16,8 +16,8 @@ use crate::{Instant, object::ranges::BlockSet};
 /// Number of requested objects, oldest first, among which the one whose time is up first is looked for.
 const MAX_TIMED: usize = 64;
 
-/// How far a retransmission may lie behind the most recent one of the same object, in bytes, and
-/// still find it in the page cache (VCMTP 1).
+/// The most bytes by which a retransmission may lie behind the most recent one of the same object and still
+/// find its blocks in the page cache (VCMTP 1).
 const CACHED_BYTES: u64 = 32 << 20;
 
 /// Requests of one receiver, object by object. No object is both in `objects` and in `through`.
@@ -158,8 +158,9 @@ impl Requested {
         Some(run.start..run.end.min(run.start + most))
     }
 
-    /// VCMTP 1 sends a block to all who miss it while it is cached (3.3.1): who has fallen far
-    /// behind the others goes on where they are and comes back for the rest, so nobody waits for it.
+    /// The next run near the others' place. VCMTP 1 sends a block to all receivers that miss it while it is
+    /// cached (3.3.1). A receiver that has fallen far behind the others goes on where they are and comes back
+    /// for the rest, so nobody waits for it.
     fn run_near(&self, object: &mut Object, most: u64, cached: u64) -> Option<Range<u64>> {
         let from = if self.at + cached < object.repair_front { object.repair_front } else { self.at };
         let run = self.run_from(from, most)?;

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{Instant, object::ranges::BlockSet};
 
-/// How many objects that are over are open again for one receiver at a time.
+/// The number of objects that are over and may be open again for one receiver at a time.
 pub(super) const MOST_AT_ONCE: usize = 32;
 
 /// The most control messages that wait for one receiver; a receiver that asks for more without
@@ -33,12 +33,12 @@ const MAX_DUE: usize = 16_384;
 pub(super) enum Due {
     BeginOfFile,
     EndOfFile,
-    /// With the hash, for the object may be done before this can go out.
+    /// The digest, with the hash, because the object may be done before this can go out.
     Digest([u8; 32]),
     Reject,
 }
 
-/// How the connection ends.
+/// The state of closing the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Closing {
     #[default]
@@ -48,10 +48,11 @@ enum Closing {
     Done,
 }
 
-/// What goes to the receiver next.
+/// The next thing that goes to the receiver.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// With the first object that had not begun when the receiver came, or, when it is said again, without.
+    /// Welcome, with the first object that had not begun when the receiver came. When it is said again, it
+    /// goes without.
     Welcome(Option<u32>),
     /// An object that has not begun.
     Offer(u32),
@@ -72,7 +73,7 @@ pub(super) enum Action {
     Close,
 }
 
-/// What a receiver is told of an object that is not sent any more.
+/// The news for a receiver that an object is not sent any more.
 #[derive(Debug)]
 struct Withdrawn {
     /// The object's announcement. `None` once it is told, or if it is forgotten.
@@ -87,29 +88,30 @@ pub(super) struct Retransmitter {
     welcome_due: bool,
     /// The first object that had not begun when it came, until Welcome has told it. It can hear all of that one.
     pub(super) first: Option<u32>,
-    /// Nothing has gone out since the last [`Self::keep_alive`].
+    /// Whether nothing has gone out since the last [`Self::keep_alive`].
     is_silent: bool,
-    /// When it last said anything.
+    /// The time when it last said anything.
     pub(super) heard: Instant,
-    /// Whether it was there when an object began, or has said anything. Somebody who only came and went has not.
+    /// Whether it was there when an object began, or has said anything. A receiver that only came and went has not.
     pub(super) takes_part: bool,
     pub(super) offers: Offers,
-    /// Objects that were over before it came and that it is not told of yet ...
+    /// Objects that were over before it came and that it is not told of yet.
     missed: BlockSet,
-    /// ... and those that it is told of and still at.
+    /// Objects that were over before it came, that it has been told of, and that it is still at.
     reopened: BTreeSet<u32>,
     due: BTreeSet<(u32, Due)>,
     withdrawn: BTreeMap<u32, Withdrawn>,
     pub(super) requests: Requests,
     pub(super) asked: Asked,
-    /// When its connection last took something that has passed, or something passed while it had everything before.
+    /// The time when its connection last took something that has passed, or when something passed while it
+    /// had everything before.
     pub(super) moved: Instant,
     pub(super) symbols: OwedSymbols,
     /// Pages of chunk hashes that it has asked for last, by object.
     chunk_hashes: BTreeMap<u32, Range<u32>>,
     /// The group that it is in.
     pub(super) group: u8,
-    /// What its group is going to bring, where that is a slower one.
+    /// The blocks that its group is going to bring, where that is a slower one.
     pub(super) awaited: Awaited,
     pub(super) moves: Moves,
     /// Objects of which it has lacked symbols.

@@ -48,14 +48,14 @@ impl SlowerGroup {
         self.max_run_len = max_run_len;
     }
 
-    /// Nothing more of the object goes to the group.
+    /// Forgets an object of which nothing more goes to the group.
     pub(super) fn forget(&mut self, index: u32) {
         self.begun.remove(&index);
     }
 }
 
 impl Sender {
-    /// What a slower group is to be sent next.
+    /// Returns the next thing that a slower group is to be sent.
     pub(super) fn poll_slower(
         &mut self,
         now: Instant,
@@ -213,7 +213,8 @@ impl Sender {
         one.is_some_and(|one| one.group > 0 && one.awaited.contains(index))
     }
 
-    /// How many objects that have begun wait for receivers of slower groups alone, and hold up nobody else.
+    /// The number of objects that have begun, wait for receivers of slower groups alone, and hold up nobody
+    /// else.
     pub(super) fn only_at_slower(&self) -> usize {
         if self.slower.is_empty() {
             return 0;
@@ -236,7 +237,7 @@ impl Sender {
     }
 }
 
-/// What a receiver of a slower group is to have of an object that begins.
+/// Notes the blocks that a receiver of a slower group is to have of an object that begins.
 pub(super) fn begin_at(one: &mut Retransmitter, objects: &Objects, index: u32) {
     let Some(size) = objects.get(index).map(|object| object.begin.file_size) else { return };
     match size {

@@ -19,13 +19,13 @@ use super::{
 };
 use crate::Instant;
 
-/// How long a silent receiver may keep new objects from starting.
+/// The time for which a silent receiver may keep new objects from starting.
 const CROWD_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// The time from look to look when that is over.
 const CROWD_INTERVAL: Duration = Duration::from_millis(250);
 
-/// When to look after silent receivers.
+/// The times at which to look after silent receivers.
 #[derive(Debug, Default)]
 pub(super) struct Stall {
     /// The next look for receivers that have stalled; none while nobody owes anything.
@@ -53,7 +53,7 @@ impl Sender {
         self.stall.check.get_or_insert(now + self.config.stall_limit);
     }
 
-    /// Puts out who has been silent while nothing new could start because of it.
+    /// Puts out receivers that have been silent while nothing new could start because of it.
     pub(super) fn put_out_crowding(&mut self, now: Instant, not_counted: usize) {
         if !self.multicast.is_crowded(&self.objects, not_counted) {
             self.stall.crowd = None;
@@ -72,7 +72,7 @@ impl Sender {
         }
     }
 
-    /// Puts out who has stalled. Looks at all receivers once a stall limit, or when the next could be due.
+    /// Puts out receivers that have stalled. Looks at all receivers once a stall limit, or when the next could be due.
     pub(super) fn put_out_stalled(&mut self, now: Instant) {
         if self.stall.check.is_none_or(|check| check > now) {
             return;
@@ -109,7 +109,7 @@ impl Sender {
         }
     }
 
-    /// Since when a receiver has owed an answer; none when it owes nothing.
+    /// The time since which a receiver has owed an answer. `None` when it owes nothing.
     fn owes_since(&self, receiver: ReceiverId) -> Option<Instant> {
         if self.coordinator.state == State::ClosingRetransmitters {
             return self.closing_since;

@@ -1,5 +1,6 @@
-//! Repair symbols to the group: a share of each source block behind it, and as many as receivers have said that they
-//! lack. When those of a source block are out, SymbolsSent follows: who has it knows what has been lost.
+//! Repair symbols to the group: a share of each source block behind it, and as many as receivers have said
+//! that they lack. When those of a source block are out, SymbolsSent follows. A receiver that has it knows
+//! what has been lost.
 //!
 //! Receivers begin by naming the blocks that they lack, which are sent again to each of them. Where symbols to the group cost less,
 //! these take the blocks' place ([`Sender::code_if_worth`]), and receivers say from then on how much they lack.
@@ -21,17 +22,18 @@ use crate::{
     fec::{Estimate, Layout, Schedule, Share, ToGo, Wish, is_out_of_reach},
 };
 
-/// When the last words on an object ([`Word`]) are said to the group again for the first time; each time later, twice as
-/// late. Who has lost them would ask much later.
+/// The time after which the last words on an object ([`Word`]) are said to the group again for the first
+/// time. It doubles each time. A receiver that has lost them would ask much later.
 const SAY_AGAIN: Duration = Duration::from_millis(15);
 
-/// It is not said again later than this.
+/// The longest such time. Later than this, they are not said again.
 const LAST_SAID_AGAIN: Duration = Duration::from_millis(240);
 
-/// For so long, symbols of an object that is out give way to blocks of others: who has lost nothing waits for those.
+/// The time for which symbols of an object that is out give way to blocks of others. A receiver that has lost
+/// nothing waits for those.
 pub(super) const GIVES_WAY: Duration = Duration::from_millis(20);
 
-/// What a receiver's word that it lacks symbols of a source block leads to.
+/// The sender's answer to a receiver's word that it lacks symbols of a source block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// More to the group, or nothing that is not on its way.
@@ -46,7 +48,7 @@ pub(super) enum Answer {
     Correction,
 }
 
-/// What the group is told of an object besides its announcement and its end.
+/// A word to the group about an object, besides its announcement and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Word {
     /// SymbolsSent, of this source block.
@@ -55,14 +57,15 @@ enum Word {
     Digest,
 }
 
-/// What receivers have named of a source block.
+/// The blocks of a source block that receivers have named.
 #[derive(Debug, Default)]
 struct Named {
-    /// How many of its blocks each of them lacks, of which some may have been sent again.
+    /// The number of its blocks that each receiver lacks. Some of them may have been sent again.
     lost: BTreeMap<ReceiverId, u32>,
-    /// Who has named some since this was last looked at.
+    /// The receivers that have named some since this was last looked at.
     new: BTreeSet<ReceiverId>,
-    /// Who is to be told over its connection that symbols have taken their place, when these are out.
+    /// The receivers that are to be told over their connections that symbols have taken the blocks' place,
+    /// when these are out.
     untold: BTreeSet<ReceiverId>,
 }
 
@@ -73,20 +76,20 @@ pub(super) struct Symbols {
     repair: Repair,
     /// Object and source block of symbols that are to go now.
     due: BTreeSet<(u32, u32)>,
-    /// Since when some have been in `due`.
+    /// The time since which some have been in `due`.
     due_since: Option<Instant>,
-    /// As `due`, when the object is out (VCMTP 1).
+    /// The same as `due`, for symbols that go when the object is out (VCMTP 1).
     later: BTreeSet<(u32, u32)>,
-    /// What is to be said, of which object.
+    /// The words that are to be said, each with its object.
     told: BTreeSet<(u32, Word)>,
-    /// What is to be said once more, when, and how long after the time before.
+    /// The words that are to be said once more, each with its time and the time since it was said before.
     again: BTreeMap<(u32, Word), (Instant, Duration)>,
     named: BTreeMap<(u32, u32), Named>,
     /// Objects of which a receiver has got wrong blocks, and fetches right ones: symbols are of no use to it.
     blocks_only: BTreeSet<(u32, ReceiverId)>,
-    /// Symbols have taken the place of blocks, or do so from the beginning.
+    /// Whether symbols have taken the place of blocks, or do so from the beginning.
     is_coding: bool,
-    /// They may, where nobody insists on them.
+    /// Whether symbols may take that place, where nobody insists on blocks.
     may_code: bool,
     /// Whether the rate is being found, and whether it was at any time since the last source block was out.
     is_finding_rate: bool,
@@ -231,7 +234,7 @@ impl Symbols {
         }
     }
 
-    /// Nothing more of the object goes out.
+    /// Forgets an object of which nothing more goes out.
     pub(super) fn forget(&mut self, index: u32) {
         for set in [&mut self.due, &mut self.later] {
             set.retain(|(other, _)| *other != index);
@@ -245,7 +248,7 @@ impl Symbols {
         self.blocks_only.retain(|(other, _)| *other != index);
     }
 
-    /// When SymbolsSent is to be said again, or symbols give way no longer.
+    /// The time when SymbolsSent is to be said again, or symbols give way no longer.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let again = self.again.values().map(|(time, _)| *time).min();
         again.into_iter().chain(self.due_since.map(|since| since + GIVES_WAY)).min()
@@ -312,7 +315,8 @@ impl Symbols {
     }
 }
 
-/// What a receiver says that it lacks, of a source block that has been out; it cannot have heard of more symbols than those.
+/// The lack that a receiver reports of a source block that has been out. It cannot have heard of more symbols
+/// than those that are out.
 fn known(object: &Object, lack: Lack) -> Option<(&Schedule, Lack)> {
     let schedule = object.schedule.as_ref()?;
     let next = schedule.next(lack.source_block)?;
@@ -405,7 +409,7 @@ impl Sender {
     /// The next repair symbols to the group, or the word that they are out.
     pub(super) fn next_symbols(&mut self, now: Instant) -> Option<SenderTransmit> {
         self.symbols.tell_again(now);
-        // Who has lost nothing of an object needs no symbols, and waits for the hash.
+        // A receiver that has lost nothing of an object needs no symbols, and waits for the hash.
         if self.has_symbols_due()
             && let Some(word) = self.symbols.told.iter().copied().find(|(_, word)| *word == Word::Digest)
         {

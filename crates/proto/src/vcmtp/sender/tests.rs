@@ -37,14 +37,14 @@ impl Bench {
         Self::of(SenderConfig { repair, retransmission_timeout_factor, ..Self::config() })
     }
 
-    /// With an object that is out at these receivers.
+    /// A bench with an object that is out at these receivers.
     fn out_at(size: u64, receivers: &[ReceiverId]) -> Self {
         let mut bench = Self::new(Repair::Nack);
         bench.out(size, receivers);
         bench
     }
 
-    /// With a receiver that has been welcomed.
+    /// A bench with a receiver that has been welcomed.
     fn joined(repair: Repair) -> Self {
         let mut bench = Self::new(repair);
         bench.join(A);
@@ -116,7 +116,7 @@ impl Bench {
         self.input(SenderInput::Left { receiver, reason: "reset".to_owned() });
     }
 
-    /// Where the next blocks that are sent again start.
+    /// The place where the next blocks that are sent again start.
     fn retransmission(&mut self, receiver: ReceiverId) -> u64 {
         match self.sender.poll(self.now, Lane::Receiver(receiver)) {
             Step::Transmit(SenderTransmit::Blocks { range, .. }) => range.start,
@@ -526,7 +526,7 @@ fn a_hostile_receiver_gains_no_amplification() {
     assert_eq!(answers, 8, "it has been told");
 }
 
-/// It has been told often enough, and must not ask for ever for what was not there when it did.
+/// The receiver has been told often enough, and must not ask for ever for what was not there when it did.
 #[test]
 fn a_receiver_that_is_misled_again_and_again_is_set_right_at_the_end() {
     let mut bench = Bench::new(Repair::Nack);
@@ -611,7 +611,7 @@ fn who_only_came_and_went_is_not_counted() {
     assert_eq!(bench.group(), "1 Complete, API_File_Done 0 of 1");
 }
 
-/// What is over is opened again for whoever comes late, and nobody else notices.
+/// An object that is over is opened again for a receiver that comes late, and no other receiver notices.
 #[test]
 fn a_late_receiver_gets_what_is_over() {
     let mut bench = Bench::out_at(500, &[A]);
@@ -775,7 +775,7 @@ fn what_is_of_no_use_later_goes_first() {
     assert_eq!(bench.to(A), "data again 0 0..100, data again 1 0..100");
 }
 
-/// No more objects will come: who has all goes, whatever the others lack.
+/// A receiver that has all goes when no more objects will come, whatever the others lack.
 #[test]
 fn a_receiver_that_has_everything_does_not_wait_for_the_others() {
     let mut bench = Bench::out_at(500, &[A, B]);

@@ -79,8 +79,8 @@ impl Sender {
         self.tell_end(index, &[receiver]);
     }
 
-    /// When the time of a receiver is up whose connection has not taken what has passed of an object. `None` if there is no such
-    /// receiver.
+    /// The time when a receiver's time is up whose connection has not taken what has passed of an object.
+    /// `None` if there is no such receiver.
     pub(super) fn passes_until(&self, index: u32) -> Option<Instant> {
         let object = self.objects.get(index)?;
         if !self.retransmitters.values().any(|one| one.requests.has_passed(index)) {

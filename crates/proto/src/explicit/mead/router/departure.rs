@@ -115,7 +115,7 @@ impl Departure {
 
     fn goes_at(&self) -> Option<Instant> {
         let Leaving { began, ends, .. } = self.leaving?;
-        // Who has been answered may send at any moment.
+        // A sender that has been answered may send at any moment.
         let used_at = self.served_at.max((!self.senders.is_empty()).then_some(began));
         Some(used_at.map_or(began, |at| at + QUIET).min(ends))
     }

@@ -15,7 +15,7 @@
 //!   of its links with listeners, but not back to the link that the packet came from. Those go before the unicast ones.
 //! - What has another routing header behind its own is malformed: routers would copy the copies again. So is a list with an
 //!   address twice.
-//! - Copies are made for whom the [`Guard`] admits. What comes by a wrong way ends here; all else that it refuses goes on as if
+//! - Copies are made for senders that the [`Guard`] admits. What comes by a wrong way ends here; all else that it refuses goes on as if
 //!   there were no router.
 //! - Each copy has counted one more hop, at most 63, and has one less of hop limit. The checksum of UDP, TCP or ICMPv6
 //!   is right for the destination that it has.

@@ -92,7 +92,7 @@ impl Lost<'_> {
     }
 }
 
-/// Whether another packet to the same place might have got there. A port is asked about by whoever has got the packet.
+/// Whether another packet to the same place might have got there. An error about a port comes from a host that has got the packet.
 pub(super) fn is_of_the_packet(why: Unreachable) -> bool {
     !matches!(why, Unreachable::Port | Unreachable::NoRoute | Unreachable::Address)
 }

@@ -33,7 +33,7 @@ struct World {
     groups: Vec<(Instant, TransmissionGroup)>,
     /// The other events that were told.
     events: Vec<Event>,
-    /// All responses that were ever made, for who replays them.
+    /// All responses that were ever made, for an attacker that replays them.
     heard: Vec<Response>,
     /// Receivers that have joined the group, and those of them that their routers do not know at first.
     joined: BTreeSet<Ipv6Addr>,
@@ -388,7 +388,7 @@ fn receivers_that_have_joined_are_served_by_the_last_router_on_their_way() {
         assert_eq!((&second.designated, second.entries.len()), (&vec![(r(3), vec![e(6), e(7)])], 0));
         let listed = [(r(1), vec![e(4), e(5)]), (r(3), vec![e(8)]), (r(4), vec![e(9), e(10)])];
         assert_eq!(list.entries, listed);
-        // Who does not listen any more, or a router that offers nothing any more, is found out by the next discovery.
+        // A host that does not listen any more, or a router that offers nothing any more, is found out by the next discovery.
         world.joined = BTreeSet::from([e(6), e(7)]);
         world.run_until(seconds(8));
         assert_eq!(world.group().lists[1].designated, [(r(3), vec![e(6), e(7)])]);
@@ -545,7 +545,7 @@ fn a_narrow_way_is_believed_for_ten_minutes_by_those_who_are_behind_it() {
     world.run_until(seconds(3));
     let whole = world.group().clone();
     let mut header = Header::data(17, &whole.lists[0].entries).expect("a good list");
-    // The routers before the narrow link have taken out whom they served.
+    // The routers before the narrow link have taken out the receivers that they served.
     header.delivery = treecast_wire::mead::Map::of(0);
     let behind: Vec<_> = header.receivers_of(0).map(|index| header.addresses[index]).collect();
     for (len, mtu) in [(1500, 1400), (1500, 1300), (1300, 1290), (1300, 1300), (1500, 1279), (1500, 70_000)] {
@@ -560,7 +560,7 @@ fn a_narrow_way_is_believed_for_ten_minutes_by_those_who_are_behind_it() {
     assert_eq!((&world.events[..], world.sender.counters().stray), (&told[..], 5));
     let narrow: BTreeMap<_, _> = behind.iter().map(|receiver| (*receiver, 1290)).collect();
     assert_eq!((&world.group().path_mtus, &world.group().lists), (&narrow, &whole.lists));
-    // Discoveries do not forget it, and who leaves takes it along.
+    // Discoveries do not forget it, and a receiver that leaves takes it along.
     world.run_until(seconds(500));
     assert_eq!(world.group().path_mtus, narrow);
     world.sender.handle(world.now, Input::Leave(behind[0]));

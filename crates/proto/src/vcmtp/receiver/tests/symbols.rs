@@ -1,4 +1,4 @@
-//! What a receiver tells its sender of source blocks that symbols have made whole.
+//! Tests of what a receiver tells its sender of source blocks that symbols have made whole.
 
 use super::*;
 

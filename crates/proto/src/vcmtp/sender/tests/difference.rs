@@ -98,7 +98,7 @@ fn the_slower_half_has_as_long_again_and_less_each_time_that_it_is_in_vain() {
     bench.join(A);
     let mut waits = Vec::new();
     for (index, liar) in (0..6).zip(10..) {
-        // Whoever was late comes again under another number.
+        // A receiver that was late comes again under another number.
         bench.join(ReceiverId(liar));
         bench.sender.send(bench.now, indexed(SIZE));
         bench.group();

@@ -1,4 +1,4 @@
-//! Feeds: what is forgotten, and what is kept for who comes late.
+//! Feeds: what is forgotten, and what is kept for receivers that come late.
 
 use super::*;
 
@@ -27,7 +27,8 @@ fn objects_of_a_feed_are_forgotten_when_they_are_done() {
     assert_eq!(bench.to(B), "Welcome", "what it has missed is not told one by one");
 }
 
-/// Whoever comes late to a feed, or comes back, gets the newest of its objects, but none that was given up.
+/// A receiver that comes late to a feed, or comes back, gets the newest of its objects, but none that was
+/// given up.
 #[test]
 fn a_feed_keeps_its_newest_objects_for_who_comes_late() {
     let mut bench = Bench::with(Repair::Nack, None);

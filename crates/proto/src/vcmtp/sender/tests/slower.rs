@@ -1,4 +1,4 @@
-//! What a receiver that lies about its moves can cost the session.
+//! The costs of a receiver that lies about its moves to the session.
 
 use super::{
     super::{awaited::MAX_WAYS_BACK, slower::MAX_MOVES},
