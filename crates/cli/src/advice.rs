@@ -4,8 +4,8 @@
 use std::{borrow::Cow, error::Error};
 
 use treecast::reason::{
-    InterfaceError, KeyFileError, OptionsError, ReceiveError, SendError, SessionFileError, TargetError,
-    UdpError, remedies,
+    Advised, InterfaceError, KeyFileError, OptionsError, ReceiveError, Remedy, SendError, SessionFileError, TargetError,
+    UdpError,
 };
 use treecast_driver::explicit;
 use treecast_measure::monitor::MonitorError;
@@ -14,57 +14,60 @@ type Advice = Cow<'static, str>;
 
 /// The one line that reports an error: what happened, to what, and what to do about it.
 pub fn line(error: &(dyn Error + 'static)) -> String {
-    let cause = error.downcast_ref().and_then(treecast::Error::cause);
-    match advice(cause.unwrap_or(error)) {
+    let ours = error.downcast_ref::<treecast::Error>();
+    let remedy = ours.and_then(treecast::Error::remedy).map(|remedy| option(remedy).into());
+    match remedy.or_else(|| advice(ours.and_then(treecast::Error::cause).unwrap_or(error))) {
         Some(advice) => format!("{error}; {advice}"),
-        None => with_option(&error.to_string()),
+        None => error.to_string(),
     }
 }
 
-/// What libraries tell of in words, and the option that helps.
-const OPTIONS: [(&str, &str); 30] = [
-    (
-        "cannot read the ticket from",
-        "name the file that `treecast send --ticket-file` wrote, or give the ticket itself",
-    ),
-    ("cannot keep what has been sent in", "name another file with --state"),
-    ("cannot listen for announcements", "name an interface that has an address with --interface"),
-    ("the session cannot be announced as", "name another with --announce"),
-    ("cannot answer Prometheus at", "--metrics names it"),
-    ("cannot offer the ticket for a code", "leave out --code, and pass on the ticket"),
-    ("a carousel comes to the port of its multicast group", "leave out --port"),
-    ("and no older version is of use", "leave out --old"),
-    ("is no plain name for a file", "choose its folder with --into"),
-    ("group addresses from", "name fewer with --groups"),
-    ("whether anybody listens or not", "--loops ends it after so many loops, and Ctrl-C at any time"),
-    ("never leaves its host", "for a session on this host alone, add --interface lo"),
-    ("no receiver hears the group", "try --fanout unicast, or look for the place with `treecast doctor`"),
-    ("a firewall, a router or a switch drops them on the way", "look for the place with `treecast doctor`"),
-    (
-        "no receiver gets the UDP packets",
-        "let the ports of docs/sending.md through, or look for the place with `treecast doctor`",
-    ),
-    (remedies::HIDDEN, "take such files with --hidden"),
-    (remedies::WITHOUT_SYMBOLS, "the sender's --fec none does so"),
-    (remedies::PLAIN, "--secure refuses such tickets"),
-    (remedies::NOT_LISTED, "that list is the sender's --allow"),
-    (remedies::OWN_KEY, "--key default takes the key that it makes"),
-    (remedies::PER_ADDRESS, "the sender's --per-address admits more"),
-    (remedies::SILENT, "--connect-timeout gives that time"),
-    (remedies::OTHER_INTERFACE, "--interface names one"),
-    (remedies::OTHER_FAMILY, "the sender's --group names one, such as 239.255.1.2 or ff15::1:2"),
-    ("so nothing is copied from it", "--old names it all the same"),
-    (remedies::SHORTER_BLOCKS, "--block gives their length"),
-    (remedies::FEWER_ADDRESSES, "--max says how many"),
-    ("the sender is looked for again for", "--reconnect gives that time, and Ctrl-C ends it"),
-    (remedies::SPOOL_FULL, "--spool-files and --spool-bytes let more wait"),
-    (remedies::ROUTER_KEY, "`treecast router run --key` takes it"),
-];
+/// A warning or reason of a library, and after it the option that helps, if there is one.
+pub fn advised(line: &Advised) -> String {
+    line.remedy.map_or_else(|| line.to_string(), |remedy| format!("{line}; {}", option(remedy)))
+}
 
-/// A warning or reason of a library, and after it the option that helps, if there is one. What has passed here before stays as it is.
-pub fn with_option(said: &str) -> String {
-    let advice = OPTIONS.iter().filter(|(phrase, advice)| said.contains(phrase) && !said.contains(advice));
-    advice.fold(said.to_owned(), |line, (_, advice)| format!("{line}; {advice}"))
+/// The option that is a remedy.
+fn option(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::OtherInterface => "--interface names one",
+        Remedy::AddressedInterface => "name an interface that has an address with --interface",
+        Remedy::Loopback => "for a session on this host alone, add --interface lo",
+        Remedy::OtherFamily => "the sender's --group names one, such as 239.255.1.2 or ff15::1:2",
+        Remedy::OtherFanout => "try --fanout unicast, or look for the place with `treecast doctor`",
+        Remedy::FindLoss => "look for the place with `treecast doctor`",
+        Remedy::OpenPorts => {
+            "let the ports of docs/sending.md through, or look for the place with `treecast doctor`"
+        }
+        Remedy::TakeHidden => "take such files with --hidden",
+        Remedy::NoSymbols => "the sender's --fec none does so",
+        Remedy::RefusePlain => "--secure refuses such tickets",
+        Remedy::ListKey => "that list is the sender's --allow",
+        Remedy::ListNewKey => {
+            "that list is the sender's --allow; --key default takes the key that `treecast keys new` makes"
+        }
+        Remedy::OwnKey => "--key default takes the key that it makes",
+        Remedy::AdmitMore => "the sender's --per-address says how many come from one address",
+        Remedy::Patience => "--connect-timeout gives that time",
+        Remedy::Reconnect => "--reconnect gives that time, and Ctrl-C ends it",
+        Remedy::ShorterBlocks => "--block gives their length",
+        Remedy::FewerAddresses => "--max says how many",
+        Remedy::GiveRoutersKey => "`treecast router run --key` takes it",
+        Remedy::LongerQueue => "--spool-files and --spool-bytes let more wait",
+        Remedy::NameOldVersion => "--old names it all the same",
+        Remedy::NoOldVersion => "leave out --old",
+        Remedy::EndCarousel => "--loops ends it after so many loops, and Ctrl-C at any time",
+        Remedy::OtherRecord => "name another file with --state",
+        Remedy::NameTicket => {
+            "name the file that `treecast send --ticket-file` wrote, or give the ticket itself"
+        }
+        Remedy::OtherName => "name another with --announce",
+        Remedy::OtherMetrics => "--metrics names it",
+        Remedy::NoCode => "leave out --code, and pass on the ticket",
+        Remedy::NoPort => "leave out --port",
+        Remedy::NameFolder => "choose its folder with --into",
+        Remedy::FewerGroups => "name fewer with --groups",
+    }
 }
 
 fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
@@ -225,7 +228,11 @@ fn udp(error: &UdpError) -> Option<&'static str> {
 }
 
 fn key(error: &KeyFileError) -> Option<&'static str> {
-    matches!(error, KeyFileError::Read { .. }).then_some("name one with --key")
+    match error {
+        KeyFileError::Read { .. } => Some("name one with --key"),
+        KeyFileError::NoKey { .. } => Some("--key default takes the key that it makes"),
+        _ => None,
+    }
 }
 
 fn monitor(error: &MonitorError) -> Option<&'static str> {
@@ -243,14 +250,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_library_says_in_words_gets_the_option_that_helps() {
-        assert!(
-            with_option(remedies::PLAIN).ends_with("nobody proves who he is; --secure refuses such tickets")
-        );
-        let refused =
-            "it is not listed: make one with `treecast keys new`, and have it added to the allow list";
-        let line = with_option(refused);
-        assert!(line.contains("--allow") && line.contains("--key default"), "{line}");
-        assert_eq!(with_option("the disk is full"), "the disk is full");
+    fn a_remedy_of_a_library_is_worded_as_an_option() {
+        let plain = Advised::by(Remedy::RefusePlain, "the session is plain");
+        assert_eq!(advised(&plain), "the session is plain; --secure refuses such tickets");
+        assert_eq!(advised(&"the disk is full".into()), "the disk is full");
     }
 }

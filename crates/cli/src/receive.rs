@@ -20,6 +20,7 @@ use treecast::{
     Receiver, ReceiverBuilder, Stop, Ticket, code,
     discovery::Interfaces,
     limits::{IOTUP_PORT, MAX_GROUPS, RECEIVER_STALL_LIMIT, RECONNECT_TIME},
+    reason::Advised,
     watch::{Limit, ObjectKind, ReceiveEvent, ReceiveSummary},
 };
 
@@ -459,7 +460,7 @@ fn read_ticket(text: &str) -> Result<Ticket, String> {
     let ticket = text.strip_prefix('@').map_or_else(|| text.parse(), Ticket::read);
     ticket.map_err(|error: treecast::Error| match Path::new(text).is_file() {
         true => format!("{text} is a file: `treecast receive @{text}` reads the ticket in it"),
-        false => error.to_string(),
+        false => advice::line(&error),
     })
 }
 
@@ -493,7 +494,8 @@ fn exit_code(summary: &ReceiveSummary, time_limit: Option<Limit>) -> Outcome {
                 "what came is kept: start again with the same ticket and folder to go on, or remove .treecast-*"
             }
         };
-        return Err(format!("the session ended early ({reason}); {advice}").into());
+        let line = format!("the session ended early ({reason}); {advice}");
+        return Err(advice::advised(&Advised { line, remedy: reason.remedy }).into());
     }
     if summary.wanted_nothing() {
         let line = format!(

@@ -13,7 +13,7 @@ use std::{
 use treecast_driver::{
     carousel::FrameHash,
     receive::{self, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary},
-    remedies,
+    remedies::{Advised, Remedy},
     seal::{Sealer, Secret},
     security::Identity,
     send::{
@@ -319,8 +319,9 @@ fn a_sender_that_is_silent_is_given_up() {
         }
     };
     let summary = receive::run(&options, &Stop::new().unwrap(), &mut on_event).unwrap();
-    assert_eq!(summary.cut_short, Some(format!("{} 0.2 s", remedies::SILENT)));
-    assert!(warnings.iter().any(|line| line == remedies::PLAIN), "{warnings:?}");
+    let silent = Advised::by(Remedy::Patience, "nothing has come from the sender for 0.2 s");
+    assert_eq!(summary.cut_short, Some(silent));
+    assert!(warnings.iter().any(|line| line.remedy == Some(Remedy::RefusePlain)), "{warnings:?}");
 }
 
 #[test]

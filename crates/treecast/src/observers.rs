@@ -14,7 +14,10 @@ use treecast_driver::{
 };
 use treecast_wire::ticket::Ticket;
 
-use crate::{Error, ErrorKind};
+use crate::{
+    Error, ErrorKind,
+    reason::{Advised, Remedy},
+};
 
 /// The shortest time between two posts.
 const POST_INTERVAL: Duration = Duration::from_millis(500);
@@ -45,7 +48,9 @@ impl Observers {
     pub fn start(progress: Progress, observed: Observed, starter: Option<Starter>) -> Result<Self, Error> {
         let board = Board::new(Snapshot::new(progress));
         let metrics = observed.metrics.map(|address| metrics::serve(address, &board)).transpose();
-        let metrics = metrics.map_err(|line| Error::new(ErrorKind::Network, line))?;
+        let metrics = metrics.map_err(|line| {
+            Error::new(ErrorKind::Network, Advised::by(Remedy::OtherMetrics, line))
+        })?;
         let serve = || status::serve(&board, starter).inspect_err(|line| tracing::warn!("{line}")).ok();
         let status = observed.status.then(serve).flatten();
         Ok(Self { board, _status: status, _metrics: metrics, posted: None })

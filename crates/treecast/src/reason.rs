@@ -12,5 +12,5 @@ pub use treecast_driver::{
 };
 pub use treecast_host::interface::InterfaceError;
 
-/// Phrases in warnings and reasons that an option of a program remedies.
-pub use treecast_driver::remedies;
+/// What helps against an error or a warning, and the lines that carry it.
+pub use treecast_driver::remedies::{Advised, Remedy};

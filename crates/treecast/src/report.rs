@@ -122,7 +122,7 @@ impl ReceiverReport {
             failed: summary.failed,
             not_wanted: summary.not_wanted,
             existing: summary.existing,
-            cut_short: summary.cut_short.or_else(|| summary.limit.map(|limit| limit.to_string())),
+            cut_short: summary.cut_short.map(|reason| reason.line).or_else(|| summary.limit.map(|limit| limit.to_string())),
             has_left: summary.interrupted,
         }
     }

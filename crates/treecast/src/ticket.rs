@@ -5,7 +5,11 @@ use std::{fmt, path::Path, str::FromStr};
 use treecast_driver::receive;
 use treecast_wire::ticket;
 
-use crate::{Error, ErrorKind, error::of_receive};
+use crate::{
+    Error, ErrorKind,
+    error::of_receive,
+    reason::{Advised, Remedy},
+};
 
 /// The largest file that is read for a ticket, in bytes. No ticket is longer.
 const MAX_TICKET_FILE_LEN: u64 = 64 * 1024;
@@ -38,7 +42,10 @@ impl Ticket {
         let failed = |line: String| Error::new(ErrorKind::Ticket, line);
         let content = treecast_host::text::read_any(path, MAX_TICKET_FILE_LEN);
         let content =
-            content.map_err(|error| failed(format!("cannot read the ticket from {path:?}: {error}")))?;
+            content.map_err(|error| {
+                let line = format!("cannot read the ticket from {path:?}: {error}");
+                Error::new(ErrorKind::Ticket, Advised::by(Remedy::NameTicket, line))
+            })?;
         // Editors of other systems begin a text with a byte order mark.
         let content = content.trim_start_matches('\u{feff}');
         let mut lines = content.lines().skip_while(|line| line.trim().is_empty()).peekable();

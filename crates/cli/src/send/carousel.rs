@@ -14,7 +14,7 @@ use treecast::{
 use super::{HashArg, SessionArgs, announcement, hold, is_iotup};
 use crate::{
     Outcome,
-    advice::with_option,
+    advice::advised,
     arguments::counted,
     figures::{bytes, rate},
     output,
@@ -97,9 +97,8 @@ impl Display {
             _ if self.json => say!("{}", json!(event)),
             SendEvent::Started { is_presumed: false, .. } => self.line("somebody listens: sending"),
             SendEvent::Paused => self.line("nobody listens any more: waiting"),
-            SendEvent::Warning(line) | SendEvent::Withdrawn { reason: line, .. } => {
-                self.line(&with_option(line));
-            }
+            SendEvent::Warning(line) => self.line(&advised(line)),
+            SendEvent::Withdrawn { reason, .. } => self.line(reason),
             SendEvent::NotSent { path, reason, .. } => self.line(&format!("{path}: {reason}")),
             SendEvent::Progress(progress) => self.move_bar(progress),
             _ => {}

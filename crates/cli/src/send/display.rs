@@ -10,7 +10,7 @@ use treecast::watch::{
 
 use super::orders;
 use crate::{
-    advice::with_option,
+    advice::advised,
     arguments::counted,
     figures::{bytes, held_by, left, of_whole, part, percent, rate, slowest, standings},
     moving_line::{Moment, MovingLine},
@@ -80,7 +80,7 @@ impl Display {
                 }
                 self.wait_for(0);
             }
-            SendEvent::Warning(line) => self.line(&with_option(line)),
+            SendEvent::Warning(line) => self.line(&advised(line)),
             SendEvent::Joined { receiver, address, joined, wanted, .. } => {
                 let there = match &self.waiting {
                     Some(_) => format!("{joined} of {wanted}"),

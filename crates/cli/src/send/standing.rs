@@ -21,7 +21,7 @@ pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
     let refused = [
         (
             args.key.is_none() || args.plain,
-            "standing receivers take files of senders that they trust: add --key, which they know (`treecast keys new` makes one)",
+            "standing receivers take files of senders that they trust: add --key, which they know (`treecast keys new` makes one, and --key default takes it)",
         ),
         (
             names_some && (is_carousel(args) || matches!(args.repair, Repair::Local | Repair::None)),

@@ -58,6 +58,7 @@ use crate::{
     explicit::Sharing,
     files::{Selection, SourceError},
     hindrance::{Hindrance, Holder},
+    remedies::Advised,
     security::{AllowList, Identity, PublicKey, tls::TlsError},
     udp::{DEFAULT_MULTICAST_HOPS, Offload, UdpError},
     words::{counted, some_of},
@@ -304,7 +305,7 @@ pub enum SendEvent {
     },
     /// A warning: something is not as good as it could be.
     #[serde(with = "as_field_text")]
-    Warning(String),
+    Warning(Advised),
     /// A receiver is there.
     Joined {
         /// The receiver's name.

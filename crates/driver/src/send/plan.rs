@@ -35,7 +35,7 @@ use crate::{
     files::{NamedSource, SourceError, Unsendable, find_sources_until},
     local::{GroupsFile, MIN_LOCAL_BLOCK_LEN},
     pacer,
-    remedies::{self, OTHER_INTERFACE},
+    remedies::{self, Advised, other_interface},
     seal::Secret,
     security::{self, AllowList, Identity},
     udp::GroupAddress,
@@ -75,7 +75,7 @@ pub struct Plan {
     /// Entries of folders that cannot be sent.
     pub left_out: Unsendable,
     /// Warnings for the user, one line each.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Advised>,
 }
 
 impl Plan {
@@ -133,7 +133,7 @@ impl Plan {
             roll: Roll::default(),
             goes_on: kept.is_some(),
             begun_ms: since_1970().as_millis() as u64,
-            warnings: warnings.flatten().chain(found.warnings()).collect(),
+            warnings: warnings.flatten().chain(found.warnings().map(Advised::from)).collect(),
             left_out: found.unsendable,
         };
         if let Some(kept) = kept {
@@ -158,7 +158,7 @@ impl Plan {
         kept.check_ticket(&self.ticket(kept.ticket.control.clone()))?;
         kept.check_expiry()?;
         kept.check_sources(&self.sources)?;
-        self.warnings.extend(kept.other_rates(&self.several_rates()));
+        self.warnings.extend(kept.other_rates(&self.several_rates()).map(Advised::from));
         self.control = kept.ticket.control;
         self.begun_ms = kept.begun_ms;
         self.before = kept.marks;
@@ -515,36 +515,36 @@ fn interface(options: &SendOptions) -> Result<Choice, SendError> {
 }
 
 /// The line for an interface whose link does not work.
-fn without_carrier(interface: &Interface) -> Option<String> {
+fn without_carrier(interface: &Interface) -> Option<Advised> {
     (!interface.is_running).then(|| {
-        format!(
-            "interface {0} has no carrier, so no other host hears what it sends: connect what belongs at its other end, {OTHER_INTERFACE}",
+        other_interface(format!(
+            "interface {0} has no carrier, so no other host hears what it sends: connect what belongs at its other end",
             interface.name
-        )
+        ))
     })
 }
 
 /// What MEADcast or Xcast is sent with. Who has asked for nothing else is told what lacks; `auto` does without, and says so.
-fn lists(options: &SendOptions, interface: &Interface) -> Result<(Option<Lists>, Option<String>), SendError> {
+fn lists(options: &SendOptions, interface: &Interface) -> Result<(Option<Lists>, Option<Advised>), SendError> {
     if !options.fanout.chooses() {
         return Ok((None, None));
     }
     let kind = if options.fanout == Fanout::Xcast { Kind::Xcast } else { Kind::Mead };
     match Lists::open(kind, interface, &options.sharing, &options.receivers, options.offload) {
         Ok(lists) => Ok((Some(lists), None)),
-        Err(line) if options.fanout != Fanout::Auto => Err(OptionsError::Lists(line).into()),
-        Err(line) => Ok((None, Some(format!("does without MEADcast: {line}")))),
+        Err(why) if options.fanout != Fanout::Auto => Err(OptionsError::Lists(why.line).into()),
+        Err(why) => Ok((None, Some(why.map(|line| format!("does without MEADcast: {line}"))))),
     }
 }
 
 /// The line for a session that other hosts cannot join, when nobody has asked for that.
-fn only_this_host(options: &SendOptions, interface: &Interface) -> Option<String> {
+fn only_this_host(options: &SendOptions, interface: &Interface) -> Option<Advised> {
     let is_chance = interface.is_loopback && options.interface.is_none();
     is_chance.then(|| {
-        format!(
-            "only receivers on this host can join: no interface but {} is up with an address; bring one up, {OTHER_INTERFACE}",
+        other_interface(format!(
+            "only receivers on this host can join: no interface but {} is up with an address; bring one up",
             interface.name
-        )
+        ))
     })
 }
 
@@ -680,7 +680,8 @@ mod tests {
         let lo = Interface::named("lo").unwrap();
         assert_eq!(only_this_host(&options(), &lo), None);
         let line = only_this_host(&SendOptions { interface: None, ..options() }, &lo).unwrap();
-        assert!(line.starts_with("only receivers on this host") && line.ends_with(OTHER_INTERFACE), "{line}");
+        assert!(line.starts_with("only receivers on this host"), "{line}");
+        assert_eq!(line.remedy, Some(remedies::Remedy::OtherInterface));
         let other = Interface { is_loopback: false, ..lo };
         assert_eq!(only_this_host(&SendOptions { interface: None, ..options() }, &other), None);
     }

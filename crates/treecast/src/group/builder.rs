@@ -35,6 +35,7 @@ use crate::{
     limits::{CAROUSEL_RATE_BPS, LEAST_STALL_LIMIT, LOCAL_RATE_BPS, LONGEST_TIME, bounded},
     object::checked_factor,
     observers::{Observed, Observers},
+    reason::Advised,
     session::Session,
 };
 
@@ -92,7 +93,9 @@ fn bound(options: &mut SendOptions) {
 
 /// Refuses values that no session can have.
 fn check(options: &SendOptions) -> Result<(), Error> {
-    let refuse = |line: String| Err(Error::new(ErrorKind::Options, line));
+    fn refuse(line: impl Into<Advised>) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Options, line))
+    }
     if let Some(factor) = options.retransmission_timeout_factor {
         checked_factor(factor)?;
     }
@@ -121,8 +124,8 @@ fn check(options: &SendOptions) -> Result<(), Error> {
                 "receivers that are well may be silent for a while: allow a stall limit of {least} s or more"
             ))
         }
-        _ if options.hops == 0 => refuse("with 0 hops, packets never leave this host: allow 1 to 255".into()),
-        _ if options.wait_for == 0 => refuse("a session starts with a receiver: wait for 1 or more".into()),
+        _ if options.hops == 0 => refuse("with 0 hops, packets never leave this host: allow 1 to 255"),
+        _ if options.wait_for == 0 => refuse("a session starts with a receiver: wait for 1 or more"),
         _ if options.wait_at_least.is_some_and(|least| least == 0 || least > waits_for) => {
             Err(Error::of(ErrorKind::Options, OptionsError::AtLeast { waits_for }))
         }

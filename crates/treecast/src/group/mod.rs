@@ -420,7 +420,7 @@ impl Shared {
             }
             SendEvent::Left { receiver, reason } => self.tell(GroupEvent::Left { receiver, reason }),
             SendEvent::Started { .. } => self.tell(GroupEvent::Started),
-            SendEvent::Warning(line) => self.tell(GroupEvent::Warning(line)),
+            SendEvent::Warning(line) => self.tell(GroupEvent::Warning(line.line)),
             SendEvent::Progress(progress) => {
                 self.progress.change(|kept| *kept = GroupProgress::of(&progress))
             }

@@ -28,6 +28,7 @@ use crate::{
     events::Callback,
     limits::bounded,
     observers::{Observed, Observers},
+    reason::{Advised, Remedy},
     session::Session,
 };
 
@@ -70,11 +71,12 @@ impl ReceiverBuilder {
     /// [`ErrorKind::Options`] if there are not so many groups, or the name is that of no file.
     pub fn of_iotup(first: SocketAddr, groups: u8, name: &str) -> Result<Self, Error> {
         if Path::new(name).file_name() != Some(name.as_ref()) {
-            return Err(Error::new(ErrorKind::Options, format!("{name:?} is no plain name for a file")));
+            let line = format!("{name:?} is no plain name for a file");
+            return Err(Error::new(ErrorKind::Options, Advised::by(Remedy::NameFolder, line)));
         }
         if groups == 0 || group_address(first, groups - 1).is_none() {
             let line = format!("there are no {groups} group addresses from {first} on");
-            return Err(Error::new(ErrorKind::Options, line));
+            return Err(Error::new(ErrorKind::Options, Advised::by(Remedy::FewerGroups, line)));
         }
         let ticket = ticket::Ticket::new(SessionId(0), Repair::Carousel, iotup::MAX_DATA_LEN as u16, first);
         let mut builder = Self::new(Ticket(ticket::Ticket { groups, ..ticket }));
@@ -346,13 +348,15 @@ impl ReceiverBuilder {
     /// What the driver takes, the folder, and who looks on.
     fn prepare(self) -> Result<(ReceiveOptions, Folder, Observers), Error> {
         let mut options = self.options;
-        let refuse = |line: &str| Err(Error::new(ErrorKind::Options, line));
+        let refuse = |remedy, line| Err(Error::new(ErrorKind::Options, Advised::by(remedy, line)));
         let is_iotup = options.dialect != Dialect::Session;
         if options.port.is_some() && options.ticket.repair == Repair::Carousel {
-            return refuse("a carousel comes to the port of its multicast group, and to no other");
+            let line = "a carousel comes to the port of its multicast group, and to no other";
+            return refuse(Remedy::NoPort, line);
         }
         if options.old.is_some() && is_iotup {
-            return refuse("the IoT updater's frames carry whole files, and no older version is of use");
+            let line = "the IoT updater's frames carry whole files, and no older version is of use";
+            return refuse(Remedy::NoOldVersion, line);
         }
         let times = [
             &mut options.connect_timeout,

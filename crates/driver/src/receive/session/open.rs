@@ -91,7 +91,7 @@ impl<'a> Session<'a> {
             Err(error) => {
                 let line =
                     format!("cannot tell the sender what is lacking: {error}; it sends everything later");
-                (session.delivery.on_event)(ReceiveEvent::Warning(line));
+                (session.delivery.on_event)(ReceiveEvent::Warning(line.into()));
             }
         }
         if ticket.repair == Repair::Carousel {
@@ -136,6 +136,7 @@ impl Storing {
             begins: BTreeMap::new(),
             seeded_next: BTreeMap::new(),
             cramped: BTreeSet::new(),
+            remedies: BTreeMap::new(),
             full_since: None,
             full_time: Duration::ZERO,
         })
@@ -193,6 +194,7 @@ impl Line {
         Self {
             sender: connection.map_or(options.ticket.group, Connection::peer),
             outbox: Outbox::default(),
+            remedy: None,
             reports,
             closes: false,
             is_over: false,

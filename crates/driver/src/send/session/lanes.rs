@@ -38,6 +38,7 @@ use crate::{
     carousel::FrameSender,
     fanout::too_narrow,
     pacer::Pacer,
+    remedies::{Advised, Remedy},
     zeros::{Stretch, first_stretch},
 };
 
@@ -62,7 +63,7 @@ pub(super) struct Lanes {
     /// Receivers of which the user knows that less fits on the way to them than was to be sent.
     told_narrow: BTreeSet<IpAddr>,
     /// The line for a user whose first group nobody hears. `None` once it is told.
-    unheard_line: Option<String>,
+    unheard_line: Option<Advised>,
     sizes: Sizes,
 }
 
@@ -637,17 +638,20 @@ fn copies_rate(plan: &Plan) -> Option<u64> {
     Some(if plan.options.repair.local().is_some() { rate.saturating_add(rate / 4) } else { rate })
 }
 
-fn unheard_line(plan: &Plan) -> String {
+fn unheard_line(plan: &Plan) -> Advised {
     let group = plan.group.group;
     match plan.options.fanout {
-        Fanout::Multicast => format!(
-            "no receiver hears the group {group}, sent on {}: a firewall, a router or a switch drops its UDP packets, or receivers are \
-             on another network. All receivers get everything over TCP meanwhile",
-            plan.group.interface.name
+        Fanout::Multicast => Advised::by(
+            Remedy::OtherFanout,
+            format!(
+                "no receiver hears the group {group}, sent on {}: a firewall, a router or a switch drops its UDP packets, or \
+                 receivers are on another network. All receivers get everything over TCP meanwhile",
+                plan.group.interface.name
+            ),
         ),
-        Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => {
-            "no receiver gets the UDP packets of this session: a firewall drops them. All receivers get everything over TCP meanwhile"
-                .into()
-        }
+        Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => Advised::by(
+            Remedy::OpenPorts,
+            "no receiver gets the UDP packets of this session: a firewall drops them. All receivers get everything over TCP meanwhile",
+        ),
     }
 }

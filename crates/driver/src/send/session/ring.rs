@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     carousel::{FrameSender, ListenerWatch, OwnListeners},
+    remedies::{Advised, Remedy},
     udp::GroupAddress,
     zeros::{Stretch, first_stretch},
 };
@@ -148,7 +149,7 @@ impl Ring {
                 Err(error) => {
                     self.watches.clear();
                     let line = format!("{error}: sending on, whether anybody listens or not");
-                    return plan.warnings.push(line);
+                    return plan.warnings.push(Advised::by(Remedy::EndCarousel, line));
                 }
             }
         }

@@ -44,7 +44,7 @@ impl Session<'_> {
     pub(super) fn take_order(&mut self) {
         let Some(order) = self.plan.options.starter.as_ref().and_then(Starter::take) else { return };
         if self.core.figures.started.is_some() {
-            return self.core.warn("the session has started already".to_owned());
+            return self.core.warn("the session has started already");
         }
         let joined =
             self.core.machine.local().map_or_else(|| self.peers.count(), |machine| machine.receivers());

@@ -20,7 +20,7 @@ use super::super::{
     super::{Plan, Rate, lane::Target},
     ROUTERS,
 };
-use crate::{fanout::Discovery, udp::NarrowWay};
+use crate::{fanout::Discovery, remedies::Advised, udp::NarrowWay};
 
 /// A receiver that has heard nothing of what left for so long, and a round trip, is back at unicast. Reports come every
 /// 100 ms, and some late.
@@ -52,7 +52,7 @@ pub(in super::super) struct WaysTurn {
     /// Receivers that hear nothing of what was sent.
     pub unheard: Vec<ReceiverId>,
     /// Lines for the user.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Advised>,
 }
 
 impl Ways {

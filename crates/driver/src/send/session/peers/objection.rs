@@ -12,7 +12,7 @@ use super::{
     },
     Peers,
 };
-use crate::{clock, connection::Connection, remedies::PER_ADDRESS};
+use crate::{clock, connection::Connection};
 
 /// The most receivers with one key, where no allow list says that there is one.
 const MAX_FROM_ONE_KEY: usize = 16;
@@ -96,7 +96,7 @@ impl Peers {
         let most = plan.options.per_address;
         if count(&|other| other.to_canonical() == ip.to_canonical()) >= most as usize {
             let are = if most == 1 { "receiver is" } else { "receivers are" };
-            return full(format!("{most} {are} {PER_ADDRESS} (the sender's limit)"));
+            return full(format!("{most} {are} there already from its address (the sender's limit)"));
         }
         let network = place(ip);
         if count(&|other| place(other) == network) >= MAX_FROM_ONE_NETWORK {
