@@ -3,9 +3,9 @@
 
 use std::{borrow::Cow, error::Error};
 
-use treecast::reason::{
-    Advised, InterfaceError, KeyFileError, OptionsError, ReceiveError, Remedy, SendError, SessionFileError, TargetError,
-    UdpError,
+use treecast::unstable::reason::{
+    Advised, InterfaceError, KeyFileError, OptionsError, ReceiveError, Remedy, SendError, SessionFileError,
+    TargetError, UdpError,
 };
 use treecast_driver::explicit;
 use treecast_measure::monitor::MonitorError;

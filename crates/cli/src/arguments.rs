@@ -11,7 +11,7 @@ use std::{
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use treecast::limits::LEAST_STALL_LIMIT;
-use treecast::watch::nearest;
+use treecast::unstable::watch::nearest;
 use treecast_host::{
     interface::index_of,
     quantity::{self, QuantityError},
@@ -83,7 +83,7 @@ pub fn address_and_port(text: &str) -> Result<SocketAddr, String> {
     Ok(SocketAddrV6::new(address, port, 0, scope).into())
 }
 
-pub use treecast::watch::counted;
+pub use treecast::unstable::watch::counted;
 
 /// Sets options of a builder that were given.
 pub trait With: Sized {

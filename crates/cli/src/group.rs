@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use treecast::check_group;
+use treecast::unstable::check_group;
 
 use crate::advice;
 

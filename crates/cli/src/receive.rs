@@ -17,11 +17,14 @@ use std::{
 };
 
 use treecast::{
-    Receiver, ReceiverBuilder, Stop, Ticket, code,
-    discovery::Interfaces,
+    Receiver, ReceiverBuilder, Ticket,
     limits::{IOTUP_PORT, MAX_GROUPS, RECEIVER_STALL_LIMIT, RECONNECT_TIME},
-    reason::Advised,
-    watch::{Limit, ObjectKind, ReceiveEvent, ReceiveSummary},
+    unstable::{
+        Stop, code,
+        discovery::Interfaces,
+        reason::Advised,
+        watch::{Limit, ObjectKind, ReceiveEvent, ReceiveSummary},
+    },
 };
 
 use self::unfinished::Unfinished;

@@ -25,10 +25,13 @@ use std::{
 
 use clap::ValueEnum;
 use treecast::{
-    Group as Session, GroupBuilder, Rate as SessionRate, Stop,
+    Group as Session, GroupBuilder, Rate as SessionRate,
     limits::{BLOCK_LENS, COMPRESSION_LEVELS, DEFAULT_MULTICAST_HOPS, MAX_FEC_PERCENT, RATES_BPS},
-    options::{FeedSource, GiveUp, Priority, Rule, Share},
-    watch::{SendEvent, SendSummary},
+    unstable::{
+        Stop,
+        options::{FeedSource, GiveUp, Priority, Rule, Share},
+        watch::{SendEvent, SendSummary},
+    },
 };
 use treecast_host::quantity::{self, QuantityError};
 

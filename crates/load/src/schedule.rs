@@ -137,7 +137,9 @@ mod tests {
         assert_eq!(rates("100..400/4,5"), [100.0, 200.0, 300.0, 400.0, 5.0]);
         assert_eq!(rates("1..10").len(), 10);
         assert!((Schedule::parse("100,200", 7.0).unwrap().seconds() - 7.0).abs() < 1e-9);
-        for wrong in ["", "0", "-1", "x", "1/", "1/y", "1/1s", "nan", "inf", "1..", "5..9/1", "1..2/5000", "1e10"] {
+        for wrong in
+            ["", "0", "-1", "x", "1/", "1/y", "1/1s", "nan", "inf", "1..", "5..9/1", "1..2/5000", "1e10"]
+        {
             assert!(Schedule::parse(wrong, 1.0).unwrap_err().contains("expected"), "{wrong}");
         }
     }

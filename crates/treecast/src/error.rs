@@ -2,7 +2,11 @@
 
 use std::{fmt, io};
 
-use treecast_driver::{receive::ReceiveError, remedies::{Advised, Remedy, remedy_of}, send::SendError};
+use treecast_driver::{
+    receive::ReceiveError,
+    remedies::{Advised, Remedy, remedy_of},
+    send::SendError,
+};
 
 /// The reason why a call failed: one line for a person, and a [kind](ErrorKind) for the program.
 #[derive(Debug)]
@@ -51,7 +55,7 @@ impl Error {
         self.kind
     }
 
-    /// The typed reason behind the line, if there is one: of a type of [`reason`](crate::reason), or of another one.
+    /// The typed reason behind the line, if there is one: of a type of [`reason`](crate::unstable::reason), or of another one.
     pub fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
     }

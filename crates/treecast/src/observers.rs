@@ -16,7 +16,7 @@ use treecast_wire::ticket::Ticket;
 
 use crate::{
     Error, ErrorKind,
-    reason::{Advised, Remedy},
+    unstable::reason::{Advised, Remedy},
 };
 
 /// The shortest time between two posts.
@@ -48,9 +48,8 @@ impl Observers {
     pub fn start(progress: Progress, observed: Observed, starter: Option<Starter>) -> Result<Self, Error> {
         let board = Board::new(Snapshot::new(progress));
         let metrics = observed.metrics.map(|address| metrics::serve(address, &board)).transpose();
-        let metrics = metrics.map_err(|line| {
-            Error::new(ErrorKind::Network, Advised::by(Remedy::OtherMetrics, line))
-        })?;
+        let metrics = metrics
+            .map_err(|line| Error::new(ErrorKind::Network, Advised::by(Remedy::OtherMetrics, line)))?;
         let serve = || status::serve(&board, starter).inspect_err(|line| tracing::warn!("{line}")).ok();
         let status = observed.status.then(serve).flatten();
         Ok(Self { board, _status: status, _metrics: metrics, posted: None })

@@ -8,7 +8,7 @@ use treecast_wire::ticket;
 use crate::{
     Error, ErrorKind,
     error::of_receive,
-    reason::{Advised, Remedy},
+    unstable::reason::{Advised, Remedy},
 };
 
 /// The largest file that is read for a ticket, in bytes. No ticket is longer.
@@ -41,11 +41,10 @@ impl Ticket {
         let path = path.as_ref();
         let failed = |line: String| Error::new(ErrorKind::Ticket, line);
         let content = treecast_host::text::read_any(path, MAX_TICKET_FILE_LEN);
-        let content =
-            content.map_err(|error| {
-                let line = format!("cannot read the ticket from {path:?}: {error}");
-                Error::new(ErrorKind::Ticket, Advised::by(Remedy::NameTicket, line))
-            })?;
+        let content = content.map_err(|error| {
+            let line = format!("cannot read the ticket from {path:?}: {error}");
+            Error::new(ErrorKind::Ticket, Advised::by(Remedy::NameTicket, line))
+        })?;
         // Editors of other systems begin a text with a byte order mark.
         let content = content.trim_start_matches('\u{feff}');
         let mut lines = content.lines().skip_while(|line| line.trim().is_empty()).peekable();
@@ -83,7 +82,7 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// The ticket of [`SendEvent::Ready`](crate::watch::SendEvent::Ready).
+/// The ticket of [`SendEvent::Ready`](crate::unstable::watch::SendEvent::Ready).
 impl From<ticket::Ticket> for Ticket {
     fn from(ticket: ticket::Ticket) -> Self {
         Self(ticket)

@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use treecast::reason::Advised;
-use treecast::watch::{
+use treecast::unstable::reason::Advised;
+use treecast::unstable::watch::{
     Hindrance, Lack, ObjectKind, ReceiveEvent, ReceiveProgress, ReceiveSummary, Shortage, Timed, in_a_row,
 };
 use treecast_host::clock::WallTime;
@@ -287,7 +287,11 @@ fn older_version(name: &str, copied: u64, why_not: Option<&Advised>) -> String {
         Some(why) if copied == 0 => {
             format!("{name}: there is no older version to use ({}): all of it is fetched", advised(why))
         }
-        Some(why) => format!("{name}: {} are in the older version, which ended early ({})", bytes(copied), advised(why)),
+        Some(why) => format!(
+            "{name}: {} are in the older version, which ended early ({})",
+            bytes(copied),
+            advised(why)
+        ),
     }
 }
 

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use treecast::{ReceiverBuilder, Stop, Ticket, watch::ReceiveSummary};
+use treecast::{
+    ReceiverBuilder, Ticket,
+    unstable::{Stop, watch::ReceiveSummary},
+};
 
 use super::Args;
 use crate::{arguments::counted, figures::bytes};

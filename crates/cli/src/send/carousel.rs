@@ -7,8 +7,10 @@ use serde_json::json;
 use treecast::{
     GroupBuilder,
     limits::CAROUSEL_RATE_BPS,
-    options::{CarouselOptions, Dialect, FrameHash},
-    watch::{CarouselEnd, NamedReceiver, Presence, SendEvent, SendProgress, SendSummary},
+    unstable::{
+        options::{CarouselOptions, Dialect, FrameHash},
+        watch::{CarouselEnd, NamedReceiver, Presence, SendEvent, SendProgress, SendSummary},
+    },
 };
 
 use super::{HashArg, SessionArgs, announcement, hold, is_iotup};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::json;
 use treecast::{
     Ticket,
-    code::{self, News},
+    unstable::code::{self, News},
 };
 
 use super::SessionArgs;

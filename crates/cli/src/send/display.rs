@@ -2,8 +2,8 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use treecast::stream::piece_number;
-use treecast::watch::{
+use treecast::unstable::stream::piece_number;
+use treecast::unstable::watch::{
     CommandOutcome, FanoutProgress, LocalSending, ReceiverProgress, SendEvent, SendProgress, SendSummary,
     Standing, Way,
 };
@@ -575,7 +575,7 @@ fn missed(receiver: &ReceiverProgress, objects: u64, unit: &str) -> Option<(Stri
 
 #[cfg(test)]
 mod tests {
-    use treecast::watch::{Hindrance, Holder};
+    use treecast::unstable::watch::{Hindrance, Holder};
 
     use super::*;
 

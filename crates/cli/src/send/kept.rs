@@ -17,7 +17,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use treecast::{KeptState, Stop, Ticket, reason::SendError};
+use treecast::{
+    KeptState, Ticket,
+    unstable::{Stop, reason::SendError},
+};
 use treecast_host::{
     clock::WallTime,
     folder::{Lock, lock},

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
-use treecast::options::{GroupsFile, LocalMode, LocalOptions};
+use treecast::unstable::options::{GroupsFile, LocalMode, LocalOptions};
 use treecast_host::quantity::{self, QuantityError};
 
 use super::{Repair, SessionArgs, rate};

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use treecast::Starter;
+use treecast::unstable::Starter;
 use treecast_host::{signals, terminal};
 
 use super::{SessionArgs, is_carousel, is_stream};

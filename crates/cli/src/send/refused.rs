@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use treecast::options::FeedSource;
+use treecast::unstable::options::FeedSource;
 
 use super::{Dialect, Fanout, Repair, SessionArgs, asks_for_fec, is_carousel, is_stream, local, standing};
 

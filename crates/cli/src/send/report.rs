@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use treecast::{options::FeedSource, watch::SendProgress};
+use treecast::unstable::{options::FeedSource, watch::SendProgress};
 
 use super::SessionArgs;
 use crate::{

@@ -1,6 +1,6 @@
 //! `--to-standing`: what it says, and what cannot go with it.
 
-use treecast::options::Listed;
+use treecast::unstable::options::Listed;
 
 use super::{Repair, SessionArgs, is_carousel};
 

@@ -525,7 +525,10 @@ fn without_carrier(interface: &Interface) -> Option<Advised> {
 }
 
 /// What MEADcast or Xcast is sent with. Who has asked for nothing else is told what lacks; `auto` does without, and says so.
-fn lists(options: &SendOptions, interface: &Interface) -> Result<(Option<Lists>, Option<Advised>), SendError> {
+fn lists(
+    options: &SendOptions,
+    interface: &Interface,
+) -> Result<(Option<Lists>, Option<Advised>), SendError> {
     if !options.fanout.chooses() {
         return Ok((None, None));
     }

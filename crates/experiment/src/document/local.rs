@@ -7,7 +7,6 @@ use treecast_lab::quantity::{Rate, Share, Time};
 use treecast_proto::local::Mode;
 use treecast_sim::session::{Deaths, Dying};
 
-
 /// The key `local` of a delivery.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]

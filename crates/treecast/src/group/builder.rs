@@ -29,14 +29,14 @@ use treecast_wire::{iotup, ticket};
 
 use super::{Group, GroupEvent};
 use crate::{
-    Error, ErrorKind, Stop,
+    Error, ErrorKind,
     error::of_send,
     events::Callback,
     limits::{CAROUSEL_RATE_BPS, LEAST_STALL_LIMIT, LOCAL_RATE_BPS, LONGEST_TIME, bounded},
     object::checked_factor,
     observers::{Observed, Observers},
-    reason::Advised,
     session::Session,
+    unstable::{Stop, reason::Advised},
 };
 
 /// The largest number of objects that are not done, unless an option says otherwise.
@@ -376,7 +376,7 @@ impl GroupBuilder {
     /// Offers the ticket for a short code of three words ([`Group::code`]), by which receivers on the same network get it. After five
     /// wrong guesses the code is of no use any more. [`GroupEvent::CodeGiven`] and [`GroupEvent::CodeWrong`] tell who has asked.
     ///
-    /// It is for [`start`](Self::start). A program that [runs](Self::run) the session opens an [`Offer`](crate::code::Offer).
+    /// It is for [`start`](Self::start). A program that [runs](Self::run) the session opens an [`Offer`](crate::unstable::code::Offer).
     pub fn code(mut self) -> Self {
         self.offers_code = true;
         self
@@ -427,7 +427,7 @@ impl GroupBuilder {
     ///
     /// ```no_run
     /// # fn main() -> Result<(), treecast::Error> {
-    /// use treecast::{Group, Stop, watch::SendEvent};
+    /// use treecast::{Group, unstable::{Stop, watch::SendEvent}};
     ///
     /// let summary = Group::builder().path("image.iso").run(&Stop::on_signals()?, &mut |event| {
     ///     if let SendEvent::Ready { ticket } = event {
@@ -540,7 +540,7 @@ impl GroupBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{CarouselOptions, LocalOptions};
+    use crate::unstable::options::{CarouselOptions, LocalOptions};
 
     fn rate(builder: GroupBuilder) -> Result<send::Rate, OptionsError> {
         builder.session_rate()

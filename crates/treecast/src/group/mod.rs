@@ -25,12 +25,12 @@ pub use scope::Scope;
 
 use crate::{
     Error, ErrorKind, Finish, GroupReport, NextEvent, Object, ObjectId, Ticket,
-    code::{self, Code},
     error::of_send,
     object::{Held, Memory, Prepared},
     observers::Observers,
     place::Place,
     session::Session,
+    unstable::code::{self, Code},
     wait::Watched,
 };
 

@@ -23,13 +23,16 @@ use treecast_wire::{
 
 use super::{Answer, Folder, Offer, Receiver, ReceiverEvent};
 use crate::{
-    Error, ErrorKind, Stop, Ticket,
+    Error, ErrorKind, Ticket,
     error::of_receive,
     events::Callback,
     limits::bounded,
     observers::{Observed, Observers},
-    reason::{Advised, Remedy},
     session::Session,
+    unstable::{
+        Stop,
+        reason::{Advised, Remedy},
+    },
 };
 
 /// The time for which an object waits for space on a full disk, unless an option says otherwise.
@@ -270,7 +273,7 @@ impl ReceiverBuilder {
         self
     }
 
-    /// The file that fixes the session's local groups, as the sender has it ([`LocalOptions`](crate::options::LocalOptions)). Default:
+    /// The file that fixes the session's local groups, as the sender has it ([`LocalOptions`](crate::unstable::options::LocalOptions)). Default:
     /// receivers form groups.
     pub fn local_groups(mut self, path: impl Into<PathBuf>) -> Self {
         self.local_groups = Some(path.into());
@@ -321,7 +324,7 @@ impl ReceiverBuilder {
     ///
     /// ```no_run
     /// # fn main() -> Result<(), treecast::Error> {
-    /// use treecast::{Receiver, Stop, watch::ReceiveEvent};
+    /// use treecast::{Receiver, unstable::{Stop, watch::ReceiveEvent}};
     ///
     /// let ticket = treecast::Ticket::read("ticket")?;
     /// let summary = Receiver::builder(ticket).run(&Stop::on_signals()?, &mut |event| {

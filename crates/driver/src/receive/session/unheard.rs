@@ -43,8 +43,9 @@ impl Session<'_> {
                 "no UDP packet of the session has come".to_owned()
             }
         };
-        let line =
-            format!("{what}: a firewall, a router or a switch drops them on the way. Everything comes over TCP");
+        let line = format!(
+            "{what}: a firewall, a router or a switch drops them on the way. Everything comes over TCP"
+        );
         Advised::by(Remedy::FindLoss, line)
     }
 }

@@ -9,7 +9,9 @@ use std::{
 use treecast_driver::send;
 
 use super::GroupBuilder;
-use crate::options::{CarouselOptions, FeedSource, Listed, LocalOptions, Priority, Rule, Share, Sharing};
+use crate::unstable::options::{
+    CarouselOptions, FeedSource, Listed, LocalOptions, Priority, Rule, Share, Sharing,
+};
 
 /// # What is sent from the beginning
 impl GroupBuilder {

@@ -6,7 +6,7 @@ use treecast_wire::announcement::MAX_NAME_LEN;
 
 use crate::{
     Error, ErrorKind,
-    reason::{Advised, Remedy},
+    unstable::reason::{Advised, Remedy},
 };
 
 /// The name that was given, or if it is empty, that of the first file or folder.

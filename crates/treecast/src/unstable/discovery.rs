@@ -15,10 +15,13 @@ pub use treecast_proto::announced::Refusal;
 pub use treecast_wire::announcement::{Announcement, Audience, ForStanding};
 
 use crate::{
-    Error, ErrorKind, Stop,
-    keys::PublicKey,
+    Error, ErrorKind,
     limits::bounded,
-    reason::{Advised, Remedy},
+    unstable::{
+        Stop,
+        keys::PublicKey,
+        reason::{Advised, Remedy},
+    },
 };
 
 /// Network interfaces of this host.

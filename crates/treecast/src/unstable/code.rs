@@ -9,11 +9,14 @@ pub use treecast_driver::code::{Code, CodeError, News, looks_like_code};
 use treecast_host::interface::Interface;
 
 use crate::{
-    Error, ErrorKind, Stop, Ticket,
-    discovery::Interfaces,
+    Error, ErrorKind, Ticket,
     limits::bounded,
     place::OfProcess,
-    reason::{Advised, Remedy},
+    unstable::{
+        Stop,
+        discovery::Interfaces,
+        reason::{Advised, Remedy},
+    },
 };
 
 /// Gets the ticket of the sender that offers it for this code, within this time or until `stop` is requested.
