@@ -4,8 +4,8 @@
 use std::{borrow::Cow, error::Error};
 
 use treecast::unstable::reason::{
-    Advised, InterfaceError, KeyFileError, OptionsError, ReceiveError, Remedy, SendError, SessionFileError,
-    TargetError, UdpError,
+    Advised, Instead, InterfaceError, KeyFileError, OptionsError, ReceiveError, Remedy, SendError,
+    SessionFileError, Setting, TargetError, UdpError,
 };
 use treecast_driver::explicit;
 use treecast_measure::monitor::MonitorError;
@@ -72,7 +72,7 @@ fn option(remedy: Remedy) -> &'static str {
 
 fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
     let of_session = error.downcast_ref().and_then(send).or_else(|| error.downcast_ref().and_then(receive));
-    let of_session = of_session.or_else(|| Some(Cow::Borrowed(options(error.downcast_ref()?)?)));
+    let of_session = of_session.or_else(|| options(error.downcast_ref()?));
     let of_mead = error.downcast_ref().and_then(mead);
     let of_key = error.downcast_ref().and_then(key);
     let of_file = error.downcast_ref().and_then(target).or_else(|| error.downcast_ref().and_then(monitor));
@@ -85,7 +85,7 @@ fn send(error: &SendError) -> Option<Advice> {
     let advice = match error {
         SendError::Interface(error) => interface(error)?,
         SendError::Udp(error) => udp(error)?,
-        SendError::Options(error) => options(error)?,
+        SendError::Options(error) => return options(error),
         SendError::SessionFile(error) => session_file(error)?,
         SendError::PortInUse { .. } => {
             "choose another with --control, or none; or, with --session, end that session first, if it is still running"
@@ -105,45 +105,65 @@ fn send(error: &SendError) -> Option<Advice> {
     Some(advice.into())
 }
 
-fn options(error: &OptionsError) -> Option<&'static str> {
-    Some(match error {
+fn options(error: &OptionsError) -> Option<Advice> {
+    let advice = match error {
+        OptionsError::Misfit { setting, instead, .. } => {
+            return Some(other_options(*setting, *instead).into());
+        }
         OptionsError::Feed { .. } => {
             "name a file or pipe of paths with `treecast send --feed`, or a folder with `treecast feed`"
         }
         OptionsError::Rates => {
             "name them with --rates from fast to slow, as 500M,100M,20M, or one with --rate"
         }
-        OptionsError::RatesWithoutGroup => "leave out --rates, or take --fanout multicast",
-        OptionsError::RatesUnmended => "take --repair nack, after or carousel",
-        OptionsError::TooFewGroups => "name another with --group",
-        OptionsError::CarouselRate => "name a --rate that their links bear",
-        OptionsError::CarouselReceivers(_) => "name their addresses with --receivers",
-        OptionsError::NamedReceivers => "leave out --receivers, or take another --fanout",
-        OptionsError::IotupFanout => "take --fanout multicast",
-        OptionsError::LocalGroupSize(_) => {
-            "divide it in the file of --local-groups, or take --fanout multicast"
-        }
-        OptionsError::LocalRate => "name the highest with --rate, as 100M",
-        OptionsError::LocalTfmcc => "leave out --rate, or take --repair nack",
         OptionsError::Floor { .. } => "take a lower --rate-floor",
-        OptionsError::FloorWithoutAuto => "leave out --rate-floor, or take --rate auto",
-        OptionsError::PlainKeys => "leave out --plain, or --key and --allow",
         OptionsError::AtLeast { .. } => "name fewer receivers with --wait-at-least, or more with --wait",
-        OptionsError::LocalRates => "leave out --rates, and name one with --rate",
-        OptionsError::LocalFec => "leave out --fec",
-        OptionsError::Compression => "leave out --compress",
-        OptionsError::LocalSession => "leave out --session",
-        OptionsError::LocalGroup => "name another with --group, or leave it out",
         OptionsError::LocalGroups(_) => "name it with --receivers, or correct the file of --local-groups",
         OptionsError::FecShare(_) => "name such a share with --fec, or auto",
-        OptionsError::CarouselShare => "take --fec auto",
         OptionsError::FecSize { .. } => "leave out --fec, or send it in parts",
         OptionsError::Lists(_) => "--interface names another interface, and --fanout another way",
         OptionsError::NoControl(_) => "name another interface with --interface, or an address with --control",
         OptionsError::SmallMtu { .. } => "--interface names one",
-        OptionsError::OtherControl(_) => "leave out --control, or name another file with --session",
         _ => return None,
-    })
+    };
+    Some(advice.into())
+}
+
+/// What to leave out of options that do not go together, or what to take in its place.
+fn other_options(setting: Setting, instead: Option<Instead>) -> String {
+    let option = match setting {
+        Setting::Fanout => "--fanout",
+        Setting::Receivers => "--receivers",
+        Setting::Rate => "--rate",
+        Setting::RateFloor => "--rate-floor",
+        Setting::Rates => "--rates",
+        Setting::Fec => "--fec",
+        Setting::Group => "--group",
+        Setting::Session => "--session",
+        Setting::Compression => "--compress",
+        Setting::Difference => "--delta",
+        Setting::Plain => "--plain",
+        Setting::Keys => "--key and --allow",
+        Setting::GiveUp => "--give-up-after",
+    };
+    let instead = match instead {
+        None => return format!("leave out {option}"),
+        Some(Instead::Multicast) => "take --fanout multicast",
+        Some(Instead::OtherFanout) => "take another --fanout",
+        Some(Instead::Receivers) => "name their addresses with --receivers",
+        Some(Instead::Mending) => "take --repair nack, after or carousel",
+        Some(Instead::Retransmissions) => "take --repair nack",
+        Some(Instead::Number) => "name one that links bear with --rate, as 100M",
+        Some(Instead::Following) => "take --rate auto",
+        Some(Instead::Auto) => "take --fec auto",
+        Some(Instead::OtherGroup) => "name another group",
+        Some(Instead::NoKeys) => "--key and --allow",
+        Some(Instead::NoCompression) => "--compress",
+        Some(Instead::NoRates) => "--rates",
+        Some(Instead::NoSymbols) => "--fec",
+        Some(Instead::OwnPackets) => "--dialect iotup",
+    };
+    format!("leave out {option}, or {instead}")
 }
 
 fn receive(error: &ReceiveError) -> Option<Advice> {
@@ -205,6 +225,7 @@ fn session_file(error: &SessionFileError) -> Option<&'static str> {
         SessionFileError::Changed { .. } => {
             Some("put it back as it was, or name another file with --session to send it anew")
         }
+        SessionFileError::Control(_) => Some("leave out --control, or name another file with --session"),
         SessionFileError::Exposed { .. } => None,
     }
 }

@@ -17,14 +17,14 @@ use treecast_driver::{
     seal::{Sealer, Secret},
     security::Identity,
     send::{
-        self, CarouselOptions, Dialect, Plan, Rate, Repair, SendError, SendOptions, SendSecurity, SendSummary,
+        self, Carousel, CarouselOptions, Dialect, NetworkOptions, Plan, SendError, SendOptions, SendSecurity,
+        SendSummary, SessionKind, SteadyPace,
     },
     udp::{
         DEFAULT_MULTICAST_HOPS, GroupAddress, Offload, Transmitter, open_group_receiver, open_group_sender,
     },
 };
 use treecast_host::{interface::Interface, stop::Stop};
-use treecast_proto::fec::Share;
 use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     iotup,
@@ -87,14 +87,19 @@ impl Bench {
         carousel.loops = self.loops;
         carousel.dialect = self.dialect;
         SendOptions {
-            group: Some(self.group.group.ip()),
-            port: Some(self.group.group.port()),
-            interface: Some("lo".into()),
-            block_len: is_ours.then_some(1420),
-            fec: self.fec.then_some(Share::Auto),
+            network: NetworkOptions {
+                group: Some(self.group.group.ip()),
+                port: Some(self.group.group.port()),
+                interface: Some("lo".into()),
+                block_len: is_ours.then_some(1420),
+                ..NetworkOptions::default()
+            },
             security: (is_ours && !self.is_plain).then(SendSecurity::default),
-            repair: Repair::Carousel(carousel),
-            rate: Rate::Fixed(200_000_000),
+            kind: SessionKind::Carousel(Carousel {
+                options: carousel,
+                pace: SteadyPace::Fixed(200_000_000),
+                is_coded: self.fec,
+            }),
             session_file: is_ours.then(|| self.folder.join("session")),
             ..SendOptions::new(vec![self.path.clone()])
         }

@@ -7,7 +7,7 @@ pub use treecast_driver::{
     files::TargetError,
     receive::ReceiveError,
     security::KeyFileError,
-    send::{OptionsError, SendError, SessionFileError},
+    send::{Instead, OptionsError, SendError, SessionFileError, Setting},
     udp::UdpError,
 };
 pub use treecast_host::interface::InterfaceError;

@@ -90,7 +90,7 @@ impl Ring {
             frames: Vec::new(),
             pending: BTreeMap::new(),
             block_len: plan.block_len,
-            burst_len: config::packets_per_run(plan, plan.options.rate.fixed_bps())
+            burst_len: config::packets_per_run(plan, plan.options.rate().fixed_bps())
                 * usize::from(plan.block_len),
             sent_bytes: 0,
             sent_at: Instant::ZERO,

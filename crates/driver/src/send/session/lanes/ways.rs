@@ -68,7 +68,7 @@ impl Ways {
         if !fanout.chooses() {
             return Ok(None);
         }
-        let heeds_marks = matches!(plan.options.rate, Rate::Auto { .. });
+        let heeds_marks = matches!(plan.options.rate(), Rate::Auto { .. });
         let datagram_len = plan.datagram_len();
         let lists = plan.lists.take();
         let mut discovery = lists.map(|lists| Discovery::new(lists, datagram_len, source_port, heeds_marks));
@@ -84,7 +84,7 @@ impl Ways {
                 has_group: fanout.has_group(),
                 by_lists,
                 patience: PATIENCE,
-                has_reports: plan.options.repair.carousel().is_none(),
+                has_reports: plan.options.kind.carousel().is_none(),
             })
         };
         Ok(Some(Self {

@@ -7,7 +7,7 @@ use treecast_wire::message::{Hello, PutOutCode};
 
 use super::{
     super::{
-        super::{Plan, SendOptions, lobby::place, peer::shown, who::Who},
+        super::{PER_ADDRESS, Plan, lobby::place, peer::shown, who::Who},
         core::Core,
     },
     Peers,
@@ -93,7 +93,7 @@ impl Peers {
         let count = |is_near: &dyn Fn(IpAddr) -> bool| {
             others().filter(|(_, peer)| is_near(peer.address.ip())).count()
         };
-        let most = plan.options.per_address;
+        let most = plan.options.connected().map_or(PER_ADDRESS, |connected| connected.per_address);
         if count(&|other| other.to_canonical() == ip.to_canonical()) >= most as usize {
             let are = if most == 1 { "receiver is" } else { "receivers are" };
             return full(format!("{most} {are} there already from its address (the sender's limit)"));
@@ -115,8 +115,8 @@ fn expired(plan: &Plan) -> Option<String> {
 /// Why a receiver is refused that is not one of those whom the session is for. People may have the ticket of a session that is
 /// announced to them.
 fn objection_to_name(plan: &Plan, who: &Who, hello: &Hello) -> Option<String> {
-    let SendOptions { listed, announce, .. } = &plan.options;
-    let is_for_people = announce.as_ref().is_some_and(|announce| announce.people);
+    let listed = plan.options.listed();
+    let is_for_people = plan.options.announce.as_ref().is_some_and(|announce| announce.people);
     let is_person = is_for_people && !hello.role.is_standing;
     if listed.is_empty() || is_person || listed.iter().any(|listed| listed.is(who)) {
         return None;
