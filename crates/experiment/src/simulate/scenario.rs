@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use treecast_driver::send::MOST_CODED_BPS;
+use treecast_driver::send::{MOST_CODED_BPS, parse_fec};
 use treecast_lab::{Role, Topology, quantity::Rate};
 use treecast_proto::{
     Instant,
@@ -424,14 +424,7 @@ fn run_blocks(told: &SendRate, rate_bps: u64) -> u32 {
 /// The forward error correction that `treecast send` would use.
 fn fec(delivery: &Delivery, told: &SendRate) -> Result<Option<Share>, String> {
     match delivery.fec.as_deref() {
-        Some("none") => Ok(None),
-        Some("auto") => Ok(Some(Share::Auto)),
-        Some(share) => {
-            let percent = share.strip_suffix('%').and_then(|number| number.parse().ok());
-            let percent =
-                percent.ok_or_else(|| format!("fec `{share}`: expected auto, none or a percentage"))?;
-            Ok(Some(Share::Percent(percent)))
-        }
+        Some(share) => parse_fec(share).map_err(|error| format!("fec `{share}`: {error}")),
         None => {
             let keeps_up = matches!(told, SendRate::Bps(rate) if rate.0 <= MOST_CODED_BPS);
             let mends = matches!(delivery.repair, None | Some(Repair::Nack));
