@@ -88,8 +88,9 @@ fn liars_of_every_kind_leave_the_others_what_they_had() {
     let claims =
         [Lie::HasAll, Lie::HasAllAndBearsLittle, Lie::HasNothing, Lie::HasMoreThanSent, Lie::Silences];
     assert_left_beside(0.9, &claims);
+    assert_left_beside(0.9, &[Lie::Wild]);
     // It feigns a slow path by turns, so it takes longer until it is called away.
-    assert_left_beside(0.6, &[Lie::Wild]);
+    assert_left_beside(0.7, &[Lie::Fickle]);
 }
 
 #[test]

@@ -34,11 +34,14 @@ const TOLERATED: f64 = 0.06;
 const TOLERATED_MORE: f64 = 1.25;
 const TOLERATED_LESS: f64 = 0.75;
 
-/// The excess or shortfall of lost probes from which on a receiver counts as a liar.
-const LIMIT: f64 = 24.0;
+/// The number of probes, above what is tolerated, from which on a receiver counts as a liar: probes that were lost although it claims
+/// that they came, and probes that came although it claims that they were lost. An outage looks like the first and never like the
+/// second, so the second needs fewer.
+const LIMIT_LESS: f64 = 24.0;
+const LIMIT_MORE: f64 = 12.0;
 
-/// The number of lost probes for which one false sum counts: eight sums are a lie.
-const WRONG: f64 = 3.0;
+/// The share of a lie that one false sum is.
+const WRONG: f64 = 1.0 / 8.0;
 
 /// The most that one report adds that comes after a silence. An outage is no lie, although nobody claims what was lost in it.
 const MOST_AFTER_SILENCE: f64 = 2.0;
@@ -260,7 +263,7 @@ impl Claims {
         let lost = f64::from(shown.lost) - self.found_again(&shown);
         self.judged = Some(shown.until);
         if shown.is_wrong {
-            doubt.less += WRONG / LIMIT;
+            doubt.less += WRONG;
         }
         if !testimony.is_followed {
             self.followed = None;
@@ -273,8 +276,10 @@ impl Claims {
         let is_due = |held: &Held| now.saturating_duration_since(held.at) >= hold;
         while self.held.front().is_some_and(is_due) || self.held.len() > MOST_HELD {
             let Some(found) = self.judge_first() else { return };
-            let added = |doubt: f64, probes: f64| (doubt + probes * weight(hold) / LIMIT).max(0.0);
-            (doubt.less, doubt.more) = (added(doubt.less, found.less), added(doubt.more, found.more));
+            let added =
+                |doubt: f64, probes: f64, limit: f64| (doubt + probes * weight(hold) / limit).max(0.0);
+            doubt.less = added(doubt.less, found.less, LIMIT_LESS);
+            doubt.more = added(doubt.more, found.more, LIMIT_MORE);
         }
     }
 

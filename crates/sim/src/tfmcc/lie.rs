@@ -87,6 +87,8 @@ pub enum Lie {
     Silences,
     /// Anything at all.
     Wild,
+    /// Anything that can be.
+    Fickle,
 }
 
 impl Lie {
@@ -127,6 +129,7 @@ impl Lie {
             }
             Self::Silences => PaceReport { received_bps: 1, is_limited: true, ..has_all(report) },
             Self::Wild => wild(report, random),
+            Self::Fickle => fickle(report, random),
         }
     }
 
@@ -155,6 +158,17 @@ fn wild(report: PaceReport, random: &mut ChaCha8Rng) -> PaceReport {
         loss_ppb: draw() as u32,
         is_limited: draw() == 0,
         ..report
+    }
+}
+
+/// Replaces a report by a false one whose shares are at most 1.
+fn fickle(report: PaceReport, random: &mut ChaCha8Rng) -> PaceReport {
+    let told = wild(report, random);
+    PaceReport {
+        lost_ppm: told.lost_ppm.min(1_000_000),
+        marked_ppm: told.marked_ppm.min(1_000_000),
+        loss_ppb: told.loss_ppb.min(1_000_000_000),
+        ..told
     }
 }
 

@@ -159,11 +159,18 @@ impl Group {
         self.receivers.get_mut(&receiver).map(|member| &mut member.credence)
     }
 
-    /// Holds what a receiver has just reported against probes. Returns whether it has lied, and is not believed from now on.
-    pub fn is_lie(&mut self, now: Instant, from: u32, probes: &Probes, testimony: &Testimony<'_>) -> bool {
+    /// Holds what a receiver has just reported against probes, and against what can be at all. Returns whether it has lied, and is not
+    /// believed from now on.
+    pub fn is_lie(
+        &mut self,
+        now: Instant,
+        from: u32,
+        report: &PaceReport,
+        (probes, testimony): (&Probes, &Testimony<'_>),
+    ) -> bool {
         let Some(Member { credence, claims, .. }) = self.receivers.get_mut(&from) else { return false };
         claims.hear(now, probes, testimony, &mut credence.doubt);
-        let is_lie = credence.doubt.most() >= 1.0;
+        let is_lie = !is_possible(report) || credence.doubt.most() >= 1.0;
         if is_lie {
             credence.disbelieve(now);
             *claims = Claims::default();
@@ -231,6 +238,11 @@ impl Group {
         let held = now.saturating_duration_since(at).as_micros() as u64;
         Some((receiver, timestamp_us.saturating_add(held)))
     }
+}
+
+/// Whether the shares in a report are shares: no program of ours reports that more was lost or marked than all.
+fn is_possible(report: &PaceReport) -> bool {
+    report.lost_ppm <= 1_000_000 && report.marked_ppm <= 1_000_000 && report.loss_ppb <= 1_000_000_000
 }
 
 fn sample(report: &PaceReport, received_bps: f64, round_trip: Duration, shortest_us: Option<f64>) -> Sample {
