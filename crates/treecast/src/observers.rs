@@ -9,15 +9,13 @@ use std::{
 use treecast_driver::{
     metrics::{self, MetricsServer},
     receive::ReceiveEvent,
+    remedies::{Advised, Remedy},
     send::{ReceiverProgress, SendEvent, Starter},
     status::{self, Board, Phase, Progress, Sending, Snapshot, StatusServer},
 };
 use treecast_wire::ticket::Ticket;
 
-use crate::{
-    Error, ErrorKind,
-    unstable::reason::{Advised, Remedy},
-};
+use crate::{Error, ErrorKind};
 
 /// The shortest time between two posts.
 const POST_INTERVAL: Duration = Duration::from_millis(500);

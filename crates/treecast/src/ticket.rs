@@ -2,14 +2,13 @@
 
 use std::{fmt, path::Path, str::FromStr};
 
-use treecast_driver::receive;
+use treecast_driver::{
+    receive,
+    remedies::{Advised, Remedy},
+};
 use treecast_wire::ticket;
 
-use crate::{
-    Error, ErrorKind,
-    error::of_receive,
-    unstable::reason::{Advised, Remedy},
-};
+use crate::{Error, ErrorKind, error::of_receive};
 
 /// The largest file that is read for a ticket, in bytes. No ticket is longer.
 const MAX_TICKET_FILE_LEN: u64 = 64 * 1024;

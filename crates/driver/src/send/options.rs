@@ -69,7 +69,7 @@ pub enum Form {
     Whole,
     /// Compressed by zstd at this level ([`crate::coding::LEVELS`]).
     Compressed(i32),
-    /// By difference: receivers with an older version of an object are sent only what they lack.
+    /// Differences from older versions. Receivers with an older version of an object are sent only what they lack.
     Differences,
 }
 
@@ -295,6 +295,15 @@ impl Rates {
             true => Ok(Self(rates_bps)),
             false => Err(OptionsError::Rates),
         }
+    }
+
+    /// Refuses several rates, in bits a second, that a delivery cannot have.
+    ///
+    /// # Errors
+    /// The reason why they are refused.
+    pub fn check(rates_bps: &[u64], is_multicast: bool, repair: ticket::Repair) -> Result<(), OptionsError> {
+        Self::new(rates_bps.to_vec())?;
+        OptionsError::check_several(is_multicast, repair)
     }
 }
 

@@ -5,7 +5,6 @@ use std::{borrow::Cow, net::IpAddr, path::PathBuf};
 use thiserror::Error;
 use treecast_wire::ticket::{MAX_GROUPS, Repair};
 
-use super::Rates;
 use crate::words::counted;
 
 /// The largest number of repair symbols for 100 blocks. Above it, sending everything two or three times costs
@@ -145,15 +144,6 @@ impl OptionsError {
             1..=MAX_FEC_PERCENT => Ok(()),
             _ => Err(Self::FecShare(percent)),
         }
-    }
-
-    /// Refuses several rates, in bits a second, that a delivery cannot have.
-    ///
-    /// # Errors
-    /// The reason why they are refused.
-    pub fn check_rates(rates_bps: &[u64], is_multicast: bool, repair: Repair) -> Result<(), Self> {
-        Rates::new(rates_bps.to_vec())?;
-        Self::check_several(is_multicast, repair)
     }
 
     /// Refuses several rates where they do not fit.

@@ -11,10 +11,12 @@ use treecast_driver::{
     files::{Device, Rules},
     local::GroupsFile,
     receive::{self, Chooser, Complete, Dialect, ReceiveEvent, ReceiveOptions, ReceiveSummary, Taken, Taker},
+    remedies::{Advised, Remedy},
     security::Identity,
     status::Progress,
     udp::Offload,
 };
+use treecast_host::stop::Stop;
 use treecast_wire::{
     header::SessionId,
     iotup,
@@ -29,10 +31,6 @@ use crate::{
     limits::bounded,
     observers::{Observed, Observers},
     session::Session,
-    unstable::{
-        Stop,
-        reason::{Advised, Remedy},
-    },
 };
 
 /// The time for which an object waits for space on a full disk, unless an option says otherwise.
