@@ -499,7 +499,11 @@ fn check_carousel(options: &SendOptions, carousel: &Carousel) -> Result<(), Opti
         Form::Compressed(_) if is_iotup => {
             refuse(Setting::Compression, None, "the IoT updater's receivers take no compressed files")
         }
-        Form::Differences if is_iotup => refuse_difference(),
+        Form::Differences if is_iotup => refuse(
+            Setting::Difference,
+            Some(Instead::OwnPackets),
+            "the IoT updater's frames carry whole files",
+        ),
         _ => Ok(()),
     }
 }
