@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use treecast::{
+use treecast::unstable::{
     Stop,
     code::{self, Code, CodeError},
     discovery::{self, Interfaces, News},

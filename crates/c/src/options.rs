@@ -4,7 +4,7 @@ use std::{ffi::c_char, ptr, time::Duration};
 
 use treecast::{
     Fanout, Group, GroupBuilder, Rate,
-    options::{CarouselOptions, FeedSource, FolderOptions, Listed},
+    unstable::options::{CarouselOptions, FeedSource, FolderOptions, Listed},
 };
 
 use crate::{

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use treecast::{
+use treecast::unstable::{
     keys::PublicKey,
     standing::{Entry, Owner, Rule, Running, Standing},
 };

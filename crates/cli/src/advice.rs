@@ -3,9 +3,9 @@
 
 use std::{borrow::Cow, error::Error};
 
-use treecast::reason::{
-    InterfaceError, KeyFileError, OptionsError, ReceiveError, SendError, SessionFileError, TargetError,
-    UdpError, remedies,
+use treecast::unstable::reason::{
+    Advised, Instead, InterfaceError, KeyFileError, OptionsError, ReceiveError, Remedy, SendError,
+    SessionFileError, Setting, TargetError, UdpError,
 };
 use treecast_driver::explicit;
 use treecast_measure::monitor::MonitorError;
@@ -14,62 +14,65 @@ type Advice = Cow<'static, str>;
 
 /// The one line that reports an error: what happened, to what, and what to do about it.
 pub fn line(error: &(dyn Error + 'static)) -> String {
-    let cause = error.downcast_ref().and_then(treecast::Error::cause);
-    match advice(cause.unwrap_or(error)) {
+    let ours = error.downcast_ref::<treecast::Error>();
+    let remedy = ours.and_then(treecast::Error::remedy).map(|remedy| option(remedy).into());
+    match remedy.or_else(|| advice(ours.and_then(treecast::Error::cause).unwrap_or(error))) {
         Some(advice) => format!("{error}; {advice}"),
-        None => with_option(&error.to_string()),
+        None => error.to_string(),
     }
 }
 
-/// What libraries tell of in words, and the option that helps.
-const OPTIONS: [(&str, &str); 30] = [
-    (
-        "cannot read the ticket from",
-        "name the file that `treecast send --ticket-file` wrote, or give the ticket itself",
-    ),
-    ("cannot keep what has been sent in", "name another file with --state"),
-    ("cannot listen for announcements", "name an interface that has an address with --interface"),
-    ("the session cannot be announced as", "name another with --announce"),
-    ("cannot answer Prometheus at", "--metrics names it"),
-    ("cannot offer the ticket for a code", "leave out --code, and pass on the ticket"),
-    ("a carousel comes to the port of its multicast group", "leave out --port"),
-    ("and no older version is of use", "leave out --old"),
-    ("is no plain name for a file", "choose its folder with --into"),
-    ("group addresses from", "name fewer with --groups"),
-    ("whether anybody listens or not", "--loops ends it after so many loops, and Ctrl-C at any time"),
-    ("never leaves its host", "for a session on this host alone, add --interface lo"),
-    ("no receiver hears the group", "try --fanout unicast, or look for the place with `treecast doctor`"),
-    ("a firewall, a router or a switch drops them on the way", "look for the place with `treecast doctor`"),
-    (
-        "no receiver gets the UDP packets",
-        "let the ports of docs/sending.md through, or look for the place with `treecast doctor`",
-    ),
-    (remedies::HIDDEN, "take such files with --hidden"),
-    (remedies::WITHOUT_SYMBOLS, "the sender's --fec none does so"),
-    (remedies::PLAIN, "--secure refuses such tickets"),
-    (remedies::NOT_LISTED, "that list is the sender's --allow"),
-    (remedies::OWN_KEY, "--key default takes the key that it makes"),
-    (remedies::PER_ADDRESS, "the sender's --per-address admits more"),
-    (remedies::SILENT, "--connect-timeout gives that time"),
-    (remedies::OTHER_INTERFACE, "--interface names one"),
-    (remedies::OTHER_FAMILY, "the sender's --group names one, such as 239.255.1.2 or ff15::1:2"),
-    ("so nothing is copied from it", "--old names it all the same"),
-    (remedies::SHORTER_BLOCKS, "--block gives their length"),
-    (remedies::FEWER_ADDRESSES, "--max says how many"),
-    ("the sender is looked for again for", "--reconnect gives that time, and Ctrl-C ends it"),
-    (remedies::SPOOL_FULL, "--spool-files and --spool-bytes let more wait"),
-    (remedies::ROUTER_KEY, "`treecast router run --key` takes it"),
-];
+/// A warning or reason of a library, and after it the option that helps, if there is one.
+pub fn advised(line: &Advised) -> String {
+    line.remedy.map_or_else(|| line.to_string(), |remedy| format!("{line}; {}", option(remedy)))
+}
 
-/// A warning or reason of a library, and after it the option that helps, if there is one. What has passed here before stays as it is.
-pub fn with_option(said: &str) -> String {
-    let advice = OPTIONS.iter().filter(|(phrase, advice)| said.contains(phrase) && !said.contains(advice));
-    advice.fold(said.to_owned(), |line, (_, advice)| format!("{line}; {advice}"))
+/// The option that is a remedy.
+fn option(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::OtherInterface => "--interface names one",
+        Remedy::AddressedInterface => "name an interface that has an address with --interface",
+        Remedy::Loopback => "for a session on this host alone, add --interface lo",
+        Remedy::OtherFamily => "the sender's --group names one, such as 239.255.1.2 or ff15::1:2",
+        Remedy::OtherFanout => "try --fanout unicast, or look for the place with `treecast doctor`",
+        Remedy::FindLoss => "look for the place with `treecast doctor`",
+        Remedy::OpenPorts => {
+            "let the ports of docs/sending.md through, or look for the place with `treecast doctor`"
+        }
+        Remedy::TakeHidden => "take such files with --hidden",
+        Remedy::NoSymbols => "the sender's --fec none does so",
+        Remedy::RefusePlain => "--secure refuses such tickets",
+        Remedy::ListKey => "that list is the sender's --allow",
+        Remedy::ListNewKey => {
+            "that list is the sender's --allow; --key default takes the key that `treecast keys new` makes"
+        }
+        Remedy::OwnKey => "--key default takes the key that it makes",
+        Remedy::AdmitMore => "the sender's --per-address says how many come from one address",
+        Remedy::Patience => "--connect-timeout gives that time",
+        Remedy::Reconnect => "--reconnect gives that time, and Ctrl-C ends it",
+        Remedy::ShorterBlocks => "--block gives their length",
+        Remedy::FewerAddresses => "--max says how many",
+        Remedy::GiveRoutersKey => "`treecast router run --key` takes it",
+        Remedy::LongerQueue => "--spool-files and --spool-bytes let more wait",
+        Remedy::NameOldVersion => "--old names it all the same",
+        Remedy::NoOldVersion => "leave out --old",
+        Remedy::EndCarousel => "--loops ends it after so many loops, and Ctrl-C at any time",
+        Remedy::OtherRecord => "name another file with --state",
+        Remedy::NameTicket => {
+            "name the file that `treecast send --ticket-file` wrote, or give the ticket itself"
+        }
+        Remedy::OtherName => "name another with --announce",
+        Remedy::OtherMetrics => "--metrics names it",
+        Remedy::NoCode => "leave out --code, and pass on the ticket",
+        Remedy::NoPort => "leave out --port",
+        Remedy::NameFolder => "choose its folder with --into",
+        Remedy::FewerGroups => "name fewer with --groups",
+    }
 }
 
 fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
     let of_session = error.downcast_ref().and_then(send).or_else(|| error.downcast_ref().and_then(receive));
-    let of_session = of_session.or_else(|| Some(Cow::Borrowed(options(error.downcast_ref()?)?)));
+    let of_session = of_session.or_else(|| options(error.downcast_ref()?));
     let of_mead = error.downcast_ref().and_then(mead);
     let of_key = error.downcast_ref().and_then(key);
     let of_file = error.downcast_ref().and_then(target).or_else(|| error.downcast_ref().and_then(monitor));
@@ -82,7 +85,7 @@ fn send(error: &SendError) -> Option<Advice> {
     let advice = match error {
         SendError::Interface(error) => interface(error)?,
         SendError::Udp(error) => udp(error)?,
-        SendError::Options(error) => options(error)?,
+        SendError::Options(error) => return options(error),
         SendError::SessionFile(error) => session_file(error)?,
         SendError::PortInUse { .. } => {
             "choose another with --control, or none; or, with --session, end that session first, if it is still running"
@@ -102,45 +105,65 @@ fn send(error: &SendError) -> Option<Advice> {
     Some(advice.into())
 }
 
-fn options(error: &OptionsError) -> Option<&'static str> {
-    Some(match error {
+fn options(error: &OptionsError) -> Option<Advice> {
+    let advice = match error {
+        OptionsError::Misfit { setting, instead, .. } => {
+            return Some(other_options(*setting, *instead).into());
+        }
         OptionsError::Feed { .. } => {
             "name a file or pipe of paths with `treecast send --feed`, or a folder with `treecast feed`"
         }
         OptionsError::Rates => {
             "name them with --rates from fast to slow, as 500M,100M,20M, or one with --rate"
         }
-        OptionsError::RatesWithoutGroup => "leave out --rates, or take --fanout multicast",
-        OptionsError::RatesUnmended => "take --repair nack, after or carousel",
-        OptionsError::TooFewGroups => "name another with --group",
-        OptionsError::CarouselRate => "name a --rate that their links bear",
-        OptionsError::CarouselReceivers(_) => "name their addresses with --receivers",
-        OptionsError::NamedReceivers => "leave out --receivers, or take another --fanout",
-        OptionsError::IotupFanout => "take --fanout multicast",
-        OptionsError::LocalGroupSize(_) => {
-            "divide it in the file of --local-groups, or take --fanout multicast"
-        }
-        OptionsError::LocalRate => "name the highest with --rate, as 100M",
-        OptionsError::LocalTfmcc => "leave out --rate, or take --repair nack",
         OptionsError::Floor { .. } => "take a lower --rate-floor",
-        OptionsError::FloorWithoutAuto => "leave out --rate-floor, or take --rate auto",
-        OptionsError::PlainKeys => "leave out --plain, or --key and --allow",
         OptionsError::AtLeast { .. } => "name fewer receivers with --wait-at-least, or more with --wait",
-        OptionsError::LocalRates => "leave out --rates, and name one with --rate",
-        OptionsError::LocalFec => "leave out --fec",
-        OptionsError::Compression => "leave out --compress",
-        OptionsError::LocalSession => "leave out --session",
-        OptionsError::LocalGroup => "name another with --group, or leave it out",
         OptionsError::LocalGroups(_) => "name it with --receivers, or correct the file of --local-groups",
         OptionsError::FecShare(_) => "name such a share with --fec, or auto",
-        OptionsError::CarouselShare => "take --fec auto",
         OptionsError::FecSize { .. } => "leave out --fec, or send it in parts",
         OptionsError::Lists(_) => "--interface names another interface, and --fanout another way",
         OptionsError::NoControl(_) => "name another interface with --interface, or an address with --control",
         OptionsError::SmallMtu { .. } => "--interface names one",
-        OptionsError::OtherControl(_) => "leave out --control, or name another file with --session",
         _ => return None,
-    })
+    };
+    Some(advice.into())
+}
+
+/// What to leave out of options that do not go together, or what to take in its place.
+fn other_options(setting: Setting, instead: Option<Instead>) -> String {
+    let option = match setting {
+        Setting::Fanout => "--fanout",
+        Setting::Receivers => "--receivers",
+        Setting::Rate => "--rate",
+        Setting::RateFloor => "--rate-floor",
+        Setting::Rates => "--rates",
+        Setting::Fec => "--fec",
+        Setting::Group => "--group",
+        Setting::Session => "--session",
+        Setting::Compression => "--compress",
+        Setting::Difference => "--delta",
+        Setting::Plain => "--plain",
+        Setting::Keys => "--key and --allow",
+        Setting::GiveUp => "--give-up-after",
+    };
+    let instead = match instead {
+        None => return format!("leave out {option}"),
+        Some(Instead::Multicast) => "take --fanout multicast",
+        Some(Instead::OtherFanout) => "take another --fanout",
+        Some(Instead::Receivers) => "name their addresses with --receivers",
+        Some(Instead::Mending) => "take --repair nack, after or carousel",
+        Some(Instead::Retransmissions) => "take --repair nack",
+        Some(Instead::Number) => "name one that links bear with --rate, as 100M",
+        Some(Instead::Following) => "take --rate auto",
+        Some(Instead::Auto) => "take --fec auto",
+        Some(Instead::OtherGroup) => "name another group",
+        Some(Instead::NoKeys) => "--key and --allow",
+        Some(Instead::NoCompression) => "--compress",
+        Some(Instead::NoRates) => "--rates",
+        Some(Instead::NoSymbols) => "--fec",
+        Some(Instead::OwnPackets) => "--dialect iotup",
+    };
+    format!("leave out {option}, or {instead}")
 }
 
 fn receive(error: &ReceiveError) -> Option<Advice> {
@@ -202,6 +225,7 @@ fn session_file(error: &SessionFileError) -> Option<&'static str> {
         SessionFileError::Changed { .. } => {
             Some("put it back as it was, or name another file with --session to send it anew")
         }
+        SessionFileError::Control(_) => Some("leave out --control, or name another file with --session"),
         SessionFileError::Exposed { .. } => None,
     }
 }
@@ -225,7 +249,11 @@ fn udp(error: &UdpError) -> Option<&'static str> {
 }
 
 fn key(error: &KeyFileError) -> Option<&'static str> {
-    matches!(error, KeyFileError::Read { .. }).then_some("name one with --key")
+    match error {
+        KeyFileError::Read { .. } => Some("name one with --key"),
+        KeyFileError::NoKey { .. } => Some("--key default takes the key that it makes"),
+        _ => None,
+    }
 }
 
 fn monitor(error: &MonitorError) -> Option<&'static str> {
@@ -243,14 +271,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_library_says_in_words_gets_the_option_that_helps() {
-        assert!(
-            with_option(remedies::PLAIN).ends_with("nobody proves who he is; --secure refuses such tickets")
-        );
-        let refused =
-            "it is not listed: make one with `treecast keys new`, and have it added to the allow list";
-        let line = with_option(refused);
-        assert!(line.contains("--allow") && line.contains("--key default"), "{line}");
-        assert_eq!(with_option("the disk is full"), "the disk is full");
+    fn a_remedy_of_a_library_is_worded_as_an_option() {
+        let plain = Advised::by(Remedy::RefusePlain, "the session is plain");
+        assert_eq!(advised(&plain), "the session is plain; --secure refuses such tickets");
+        assert_eq!(advised(&"the disk is full".into()), "the disk is full");
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use treecast::limits::LEAST_STALL_LIMIT;
-use treecast::watch::nearest;
+use treecast::unstable::watch::nearest;
 use treecast_host::{
     interface::index_of,
     quantity::{self, QuantityError},
@@ -56,6 +56,16 @@ pub fn bytes(text: &str) -> Result<u64, QuantityError> {
     quantity::size_bytes(text, 1..=u64::MAX)
 }
 
+/// Parses a time up to a year, which may be 0: 0, 250ms, 2m.
+pub fn time(text: &str) -> Result<Duration, QuantityError> {
+    quantity::time(text, Duration::ZERO..=LONGEST_TIME)
+}
+
+/// Parses a time from a millisecond to a year.
+pub fn some_time(text: &str) -> Result<Duration, QuantityError> {
+    quantity::time(text, Duration::from_millis(1)..=LONGEST_TIME)
+}
+
 /// Parses a time from a second to a year: 30s, 30m, 12h, 7d.
 pub fn duration(text: &str) -> Result<Duration, QuantityError> {
     quantity::time(text, Duration::from_secs(1)..=LONGEST_TIME)
@@ -83,7 +93,7 @@ pub fn address_and_port(text: &str) -> Result<SocketAddr, String> {
     Ok(SocketAddrV6::new(address, port, 0, scope).into())
 }
 
-pub use treecast::watch::counted;
+pub use treecast::unstable::watch::counted;
 
 /// Sets options of a builder that were given.
 pub trait With: Sized {
@@ -282,6 +292,12 @@ mod tests {
         assert!(stall_limit("25h").unwrap_err().contains("to 1d"));
         assert_eq!((seconds_or_never("never"), seconds_or_never("2m")), (Ok(LONGEST_SECONDS), Ok(120)));
         assert!(seconds_or_never("ever").unwrap_err().ends_with(", or never"));
+        assert_eq!(
+            (time("2m"), time("0.25")),
+            (Ok(Duration::from_secs(120)), Ok(Duration::from_millis(250)))
+        );
+        assert!(["", "-1", "NaN", "inf", "1e99", "5x"].iter().all(|wrong| time(wrong).is_err()));
+        assert!(some_time("0.25").is_ok() && ["0", "0.0"].iter().all(|wrong| some_time(wrong).is_err()));
         assert_eq!(duration("12h"), Ok(Duration::from_secs(43_200)));
         assert!(duration("0s").unwrap_err().to_string().contains("a time from 1s to 366d"));
         assert_eq!((bytes("7"), bytes("2k"), bytes("3G")), (Ok(7), Ok(2048), Ok(3 << 30)));

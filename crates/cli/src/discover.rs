@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
 use serde_json::{Value, json};
-use treecast::{
+use treecast::unstable::{
     Stop,
     discovery::{self, Announcement, Audience, ForStanding, Interfaces, News, Refusal},
 };

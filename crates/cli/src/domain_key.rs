@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use treecast::options::DomainKey;
+use treecast::unstable::options::DomainKey;
 use treecast_host::text;
 
 /// The largest file that is read, in bytes. A key is shorter.

@@ -1,7 +1,7 @@
 //! Figures as people read them: bytes, rates, shares and times, short and of about the same width.
 
-pub(crate) use treecast::watch::bytes;
-use treecast::watch::{Hindrance, Holder, scaled};
+pub(crate) use treecast::unstable::watch::bytes;
+use treecast::unstable::watch::{Hindrance, Holder, scaled};
 
 /// Formats a rate: "94.1 Mbit/s", or "rate unknown" while it has not been measured.
 pub(crate) fn rate(bits_per_second: Option<u64>) -> String {

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use treecast::check_group;
+use treecast::unstable::check_group;
 
-use crate::advice::with_option;
+use crate::advice;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Group {
@@ -25,7 +25,7 @@ impl Group {
             (None, Ok(both)) if both.port() != 0 => (both.ip(), Some(both.port())),
             _ => return Err(expected(text)),
         };
-        check_group(address).map_err(|line| with_option(&line))?;
+        check_group(address).map_err(|why| advice::advised(&why))?;
         let seeming = split_port(text).filter(|_| bare.is_some());
         Ok(Self { address, port, seeming })
     }

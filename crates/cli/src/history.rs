@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use treecast::{
+use treecast::unstable::{
     standing::{self, Entry},
     status::{Found, Progress, find},
 };

@@ -4,7 +4,7 @@ use std::{path::Path, process::ExitCode};
 
 use clap::Subcommand;
 use serde_json::json;
-use treecast::keys::{DEFAULT_KEY_NAME, Identity, KeyFolder, PublicKey, is_key_name};
+use treecast::unstable::keys::{DEFAULT_KEY_NAME, Identity, KeyFolder, PublicKey, is_key_name};
 
 use crate::Outcome;
 

@@ -62,7 +62,7 @@ pub(crate) fn start(args: &Args) -> Result<(), String> {
             let others = if level == LevelFilter::TRACE { level } else { LevelFilter::OFF };
             own(level).with_default(others)
         }
-        None => own(LevelFilter::WARN).with_target(treecast::watch::LOG_TARGET, LevelFilter::OFF),
+        None => own(LevelFilter::WARN).with_target(treecast::unstable::watch::LOG_TARGET, LevelFilter::OFF),
     };
     let layer = fmt::layer().log_internal_errors(false);
     let registry = tracing_subscriber::registry().with(filter);

@@ -73,7 +73,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Send(Box<send::Args>),
-    Receive(receive::Args),
+    Receive(Box<receive::Args>),
     Discover(discover::Args),
     Keys(keys::Args),
     Status(status::Args),
@@ -109,7 +109,7 @@ fn run() -> ExitCode {
     treecast_host::file_limit::raise();
     let result = match cli.command {
         Command::Send(args) => send::run(*args, arguments),
-        Command::Receive(args) => receive::run(args),
+        Command::Receive(args) => receive::run(*args),
         Command::Discover(args) => discover::run(&args),
         Command::Keys(args) => keys::run(args),
         Command::Status(args) => status::run(&args),

@@ -71,7 +71,7 @@ impl MovingLine {
             let percent = percent.map_or_else(String::new, |percent| format!("{percent} %: "));
             let line = format!("{percent}{}{separator}{}", moment.figures, moment.remark);
             match log::is_on() {
-                true => tracing::info!(target: treecast::watch::LOG_TARGET, "{line}"),
+                true => tracing::info!(target: treecast::unstable::watch::LOG_TARGET, "{line}"),
                 false => output::line(&line),
             }
         }

@@ -318,7 +318,7 @@ pub fn table<const N: usize>(header: &[&str; N], rows: &[[&str; N]]) -> String {
         .collect()
 }
 
-pub use treecast::watch::in_one_line;
+pub use treecast::unstable::watch::in_one_line;
 
 /// Whether nobody reads standard output any more.
 pub fn is_unread() -> bool {

@@ -1,5 +1,6 @@
 //! `treecast receive`: parses the arguments, and prints progress and a summary.
 
+mod args;
 mod choice;
 mod display;
 mod exec;
@@ -10,181 +11,29 @@ mod unfinished;
 
 use std::{
     ffi::OsString,
-    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
 
 use treecast::{
-    Receiver, ReceiverBuilder, Stop, Ticket, code,
-    discovery::Interfaces,
-    limits::{IOTUP_PORT, MAX_GROUPS, RECEIVER_STALL_LIMIT, RECONNECT_TIME},
-    watch::{Limit, ObjectKind, ReceiveEvent, ReceiveSummary},
+    Receiver, ReceiverBuilder, Ticket,
+    limits::IOTUP_PORT,
+    unstable::{
+        Stop, code,
+        discovery::Interfaces,
+        reason::Advised,
+        watch::{Limit, ObjectKind, ReceiveEvent, ReceiveSummary},
+    },
 };
 
+pub use self::args::Args;
 use self::unfinished::Unfinished;
 use crate::{
     Outcome, advice,
-    arguments::{self, With, counted},
-    group::Group,
+    arguments::{With, counted},
     send::Dialect,
 };
-
-/// Receive the files of a session.
-///
-/// A file gets its name only when it is complete and its hash is right. It then replaces a file of the same
-/// name, unless --keep-existing is given. Permissions are limited by the umask.
-/// Exit code: 0 when every wanted file came; 3 when some failed; 1 for anything else, also when no file of the
-/// session matches --only.
-#[derive(clap::Args)]
-pub struct Args {
-    /// Take no options from ~/.config/treecast/config.toml and /etc/treecast/config.toml
-    #[arg(long)]
-    no_config: bool,
-    /// Network interface to listen on [default: the one of the route to the sender]
-    #[arg(long, value_name = "IF")]
-    interface: Option<String>,
-    /// UDP port for packets to this host's own address (--fanout unicast, mead, xcast and auto), for a firewall
-    /// that lets one port in [default: the port after the group's; with unicast a free one]. Repair local: other
-    /// receivers send to it, or to the port after it where the session has no multicast
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
-    port: Option<u16>,
-    /// Folder for the files [default: this folder]. It is made if it is missing. With --stdout, the folder for what waits
-    /// to be written [default: the system's folder for temporary files]
-    #[arg(long, value_name = "DIR")]
-    into: Option<PathBuf>,
-    /// Write what comes to standard output. That is the stream of `treecast send -`, piece by piece, or the one file of a session.
-    /// Only verified bytes are written
-    #[arg(long, conflicts_with_all = ["json", "exec", "keep_existing"])]
-    stdout: bool,
-    /// Path for the session's one file, or a block device. A device that is too small, mounted or
-    /// otherwise in use is refused; what lies behind the file's end on it stays. Its bytes are hashed as they are written,
-    /// and forced to the device. --into names the folder for what is kept meanwhile
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["stdout", "keep_existing"])]
-    to: Option<PathBuf>,
-    /// Force each file to the disk, and read it back from there, before it counts as received: bits may flip on the way. It takes the
-    /// time to write and read everything once
-    #[arg(long, conflicts_with = "stdout")]
-    read_back: bool,
-    /// Where older versions of the files are, when the sender sends by difference (`treecast send --delta`): a file, a block
-    /// device, or a folder with files of the same names. What they hold is copied, and only the rest is fetched. Something else
-    /// there costs only time [default: what has the file's name or --to's path; the device of --to]
-    #[arg(long, value_name = "PATH", conflicts_with = "standing")]
-    old: Option<PathBuf>,
-    /// Run this command for each verified file. {} stands for the file's path. Quotes keep words
-    /// together, and no shell takes part. The sender chooses the names: a program that hands its arguments to a shell, as ssh and
-    /// sh -c do, runs what stands in them. At its end, treecast waits for all commands. If one fails, the exit code is 3
-    #[arg(long, value_name = "COMMAND", value_parser = exec::Template::parse)]
-    exec: Option<exec::Template>,
-    /// With --exec, run the command for all files of this many seconds together (30, 5m): {} stands for each of their paths, at most
-    /// 1024 of them. The time begins with the first file [default: one command for each file]
-    #[arg(long, value_name = "SECONDS", requires = "exec", value_parser = exec::period, allow_hyphen_values = true)]
-    batch: Option<u64>,
-    /// Take only files whose names match, like '*.iso'. Patterns are of whole names ('docs/*'). Several --only add up
-    #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
-    only: Vec<glob::Pattern>,
-    /// Do not take files whose names match, also where --only does
-    #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
-    not: Vec<glob::Pattern>,
-    /// Take only files of at most this size (500k, 20M, 4G: powers of 1024)
-    #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_hyphen_values = true)]
-    max_size: Option<u64>,
-    /// Take files whose names match under a new name: {} in it stands for the name, {name} for its last part. The first of several
-    /// --rename that matches counts. 'radar/*=archive/{name}'
-    #[arg(long, value_name = "GLOB=NEW", value_parser = choice::Rename::parse)]
-    rename: Vec<choice::Rename>,
-    /// Keep existing files, and fetch only others. Symbolic links stay, too [default: they are replaced]
-    #[arg(long)]
-    keep_existing: bool,
-    /// Also take files and folders whose names begin with a dot at the top of the folder, such as .bashrc or
-    /// .ssh
-    #[arg(long)]
-    hidden: bool,
-    /// End when there are more files, folders and links than this; complete files stay
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
-    max_files: Option<u64>,
-    /// End when the files are larger than this together (500k, 20M, 4G: powers of 1024); complete files stay
-    #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_hyphen_values = true)]
-    max_bytes: Option<u64>,
-    /// End after this time, in seconds or with a unit (90, 90s, 15m, 2h). Incomplete files stay, too, for the
-    /// next start
-    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_hyphen_values = true)]
-    max_time: Option<u64>,
-    /// When this receiver is stopped (Ctrl-C, SIGTERM), remove incomplete files [default: they stay, and the same ticket and folder go
-    /// on with them within 7 days]
-    #[arg(long)]
-    discard: bool,
-    /// When the disk is full, wait this many seconds for room and continue then; files fail after that. 0 does
-    /// not wait
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = arguments::seconds,
-          allow_hyphen_values = true)]
-    wait_for_space: u64,
-    /// The name of this receiver at the sender [default: host name and process id; in a lab the node's name]. A carousel's sender does
-    /// not hear it
-    #[arg(long, value_parser = parse_name)]
-    name: Option<String>,
-    /// The key that identifies this receiver. Its name (see `treecast keys`) or file [default: a key made for
-    /// the session]
-    #[arg(long, value_name = "NAME|PATH")]
-    key: Option<String>,
-    /// Refuse the ticket of a plain session (`treecast send --plain`)
-    #[arg(long)]
-    secure: bool,
-    /// Give up when the sender cannot be reached for this many seconds, or when nothing comes of a carousel for
-    /// so long
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = arguments::seconds,
-          allow_hyphen_values = true)]
-    connect_timeout: u64,
-    /// When the connection to the sender breaks, try for this many seconds to reach it again, and fetch what is
-    /// missing; 0 gives up at once
-    #[arg(long, value_name = "SECONDS", default_value_t = RECONNECT_TIME.as_secs(), value_parser = arguments::seconds, allow_hyphen_values = true)]
-    reconnect: u64,
-    /// Look for the sender again (--reconnect) when it has been silent for this many seconds, because it was
-    /// stopped or the path broke. A sender that only waits for other receivers speaks every 5 s
-    #[arg(long, value_name = "SECONDS", default_value_t = RECEIVER_STALL_LIMIT.as_secs(), value_parser = arguments::stall_limit, allow_hyphen_values = true)]
-    stall_limit: u64,
-    /// Run as a service by the rules in this TOML file. It takes all announced sessions (`treecast send --to-standing`) of senders that
-    /// the rules trust, again and again, and keeps a history (`treecast status --history`). All other settings are in the file
-    #[arg(long, value_name = "CONFIG", conflicts_with_all = ["ticket", "into", "only", "not", "max_size", "rename", "stdout", "exec", "name", "key", "interface", "max_time", "max_bytes", "max_files"])]
-    standing: Option<PathBuf>,
-    /// The file that fixes the session's local groups by hand, as the sender has it (`treecast send --local-groups`)
-    #[arg(long, value_name = "FILE")]
-    local_groups: Option<PathBuf>,
-    /// Send an empty packet to the group every 20 s, in a session with local groups: some networks bring a group's packets
-    /// only to hosts that send to it
-    #[arg(long)]
-    must_send: bool,
-    /// Answer Prometheus at http://ADDR:PORT/metrics
-    #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
-    metrics: Option<SocketAddr>,
-    /// One JSON event a line on standard output
-    #[arg(long)]
-    json: bool,
-    /// The packets: those of a treecast session, or those of librecast's IoT updater, which has no tickets
-    #[arg(long, value_enum, default_value = "session")]
-    dialect: Dialect,
-    /// The IoT updater's group
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = Group::parse)]
-    group: Option<Group>,
-    /// The number of groups that the IoT updater sends to (`treecast send --rates`); their addresses follow
-    /// each other [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_GROUPS)),
-          allow_negative_numbers = true)]
-    groups: Option<u8>,
-    /// What `treecast send` prints, or @ and a file with it. That is its first line, a ticket, or the code of a sender on the same
-    /// network (`treecast send --code`). With --dialect iotup, the name for the file. White space and line breaks in a ticket
-    /// mean nothing
-    #[arg(value_name = "TICKET|@PATH|CODE", required_unless_present = "standing")]
-    ticket: Vec<String>,
-}
-
-impl Args {
-    /// The words of the ticket argument, joined.
-    fn ticket(&self) -> String {
-        self.ticket.join(" ")
-    }
-}
 
 /// Joins the pieces of a ticket that contains spaces, so that no piece that begins with `-` is taken for an
 /// option.
@@ -209,7 +58,7 @@ pub fn run(args: Args) -> Outcome {
     let is_feed = builder.is_feed();
     let unfinished = Unfinished::new(&args, &builder);
     let (mut follow_up, builder) = FollowUp::start(&args, builder, &stop)?;
-    let mut display = display::Display::new(args.json, args.stdout, is_feed);
+    let mut display = display::Display::new(args.json, args.place.stdout, is_feed);
     let mut broken = None;
     let mut on_event = |event: &ReceiveEvent| {
         display.show(event);
@@ -251,8 +100,8 @@ fn was_stopped(summary: &ReceiveSummary, time_limit: Option<Limit>) -> bool {
 
 /// Sees that what the session needs at its end is there at its beginning.
 fn check(args: &Args) -> Result<(), String> {
-    args.exec.as_ref().map_or(Ok(()), exec::Template::check)?;
-    let old = args.old.as_ref().and_then(|old| Some((old, old.metadata().err()?)));
+    args.run.exec.as_ref().map_or(Ok(()), exec::Template::check)?;
+    let old = args.place.old.as_ref().and_then(|old| Some((old, old.metadata().err()?)));
     old.map_or(Ok(()), |(old, error)| {
         Err(format!(
             "cannot read {}: {error}: name an older version with --old, or leave it out",
@@ -283,26 +132,26 @@ impl FollowUp {
         builder: ReceiverBuilder,
         stop: &Stop,
     ) -> Result<(Self, ReceiverBuilder), Box<dyn std::error::Error>> {
-        if args.stdout {
-            let outlet = stdout::Outlet::new(args.into.as_deref())?;
+        if args.place.stdout {
+            let outlet = stdout::Outlet::new(args.place.into.as_deref())?;
             let builder = builder.folder(outlet.folder()).hand_on(outlet.taker(stop));
             return Ok((Self::Output(outlet), builder));
         }
-        let runner = args.exec.as_ref().map(|template| {
-            exec::Runner::start(template.clone(), args.json, Duration::from_secs(args.batch.unwrap_or(0)))
+        let runner = args.run.exec.as_ref().map(|template| {
+            exec::Runner::start(template.clone(), args.json, Duration::from_secs(args.run.batch.unwrap_or(0)))
         });
         let runner = runner.transpose()?;
-        if let Some(to) = &args.to {
-            let place = place::Place::new(to, args.into.as_deref())?;
+        if let Some(to) = &args.place.to {
+            let place = place::Place::new(to, args.place.into.as_deref())?;
             let mut builder = builder.folder(place.folder());
             if place.is_device() {
-                builder = builder.device(to, args.read_back);
-            } else if args.old.is_none() && to.exists() {
+                builder = builder.device(to, args.place.read_back);
+            } else if args.place.old.is_none() && to.exists() {
                 builder = builder.old(to);
             }
             return Ok((Self::Place { place, runner }, builder));
         }
-        let folder = args.into.as_deref().unwrap_or(Path::new("."));
+        let folder = args.place.into.as_deref().unwrap_or(Path::new("."));
         let builder = builder.folder(folder);
         let Some(runner) = runner else { return Ok((Self::Nothing, builder)) };
         Ok((Self::Run { runner, folder: std::path::absolute(folder)? }, builder))
@@ -349,7 +198,7 @@ impl FollowUp {
 /// The reasons that end the session from outside: signals, and --max-time.
 fn stop(args: &Args) -> std::io::Result<Stop> {
     let stop = Stop::on_signals()?;
-    args.max_time.map_or(Ok(()), |seconds| stop.request_after(Duration::from_secs(seconds)))?;
+    args.limits.max_time.map_or(Ok(()), |seconds| stop.request_after(Duration::from_secs(seconds)))?;
     Ok(stop)
 }
 
@@ -360,20 +209,20 @@ fn time_limit(stop: &Stop) -> Option<Limit> {
 
 fn choices(args: &Args) -> choice::Choices {
     choice::Choices {
-        only: args.only.clone(),
-        not: args.not.clone(),
-        max_size: args.max_size,
-        renames: args.rename.clone(),
+        only: args.choice.only.clone(),
+        not: args.choice.not.clone(),
+        max_size: args.choice.max_size,
+        renames: args.choice.rename.clone(),
     }
 }
 
 /// What the crate is told, but where files go.
 fn builder(args: &Args, stop: &Stop) -> Result<ReceiverBuilder, String> {
-    let mut builder = match args.dialect {
-        Dialect::Session if args.group.is_some() => {
+    let mut builder = match args.iotup.dialect {
+        Dialect::Session if args.iotup.group.is_some() => {
             return Err("the ticket names the group: leave out --group, or add --dialect iotup".into());
         }
-        Dialect::Session if args.groups.is_some() => {
+        Dialect::Session if args.iotup.groups.is_some() => {
             return Err("the ticket says how many groups there are: leave out --groups".into());
         }
         Dialect::Session if code::looks_like_code(&args.ticket()) => {
@@ -386,36 +235,36 @@ fn builder(args: &Args, stop: &Stop) -> Result<ReceiverBuilder, String> {
         builder = builder.accept(choose);
     }
     Ok(builder
-        .when(args.must_send, ReceiverBuilder::must_send)
-        .when(args.keep_existing, ReceiverBuilder::keep_existing)
-        .when(args.hidden, ReceiverBuilder::hidden)
-        .when(args.secure, ReceiverBuilder::secure)
-        .when(args.discard, ReceiverBuilder::discard)
-        .when(args.read_back, ReceiverBuilder::read_back)
-        .with(&args.local_groups, ReceiverBuilder::local_groups)
-        .with(&args.name, ReceiverBuilder::name)
+        .when(args.local.must_send, ReceiverBuilder::must_send)
+        .when(args.choice.keep_existing, ReceiverBuilder::keep_existing)
+        .when(args.choice.hidden, ReceiverBuilder::hidden)
+        .when(args.identity.secure, ReceiverBuilder::secure)
+        .when(args.limits.discard, ReceiverBuilder::discard)
+        .when(args.place.read_back, ReceiverBuilder::read_back)
+        .with(&args.local.local_groups, ReceiverBuilder::local_groups)
+        .with(&args.identity.name, ReceiverBuilder::name)
         .with(&args.interface, ReceiverBuilder::interface)
         .with(&args.port, ReceiverBuilder::port)
-        .with(&args.old, ReceiverBuilder::old)
-        .with(&args.key, ReceiverBuilder::key)
-        .with(&args.max_files, ReceiverBuilder::max_files)
-        .with(&args.max_bytes, ReceiverBuilder::max_bytes)
+        .with(&args.place.old, ReceiverBuilder::old)
+        .with(&args.identity.key, ReceiverBuilder::key)
+        .with(&args.limits.max_files, ReceiverBuilder::max_files)
+        .with(&args.limits.max_bytes, ReceiverBuilder::max_bytes)
         .with(&args.metrics, ReceiverBuilder::metrics)
-        .wait_for_space(Duration::from_secs(args.wait_for_space))
-        .connect_timeout(Duration::from_secs(args.connect_timeout))
-        .reconnect(Duration::from_secs(args.reconnect))
-        .stall_limit(Duration::from_secs(args.stall_limit))
+        .wait_for_space(Duration::from_secs(args.limits.wait_for_space))
+        .connect_timeout(Duration::from_secs(args.patience.connect_timeout))
+        .reconnect(Duration::from_secs(args.patience.reconnect))
+        .stall_limit(Duration::from_secs(args.patience.stall_limit))
         .answer_status())
 }
 
 /// A receiver of the IoT updater's one file, whose name is in the ticket's place.
 fn iotup(args: &Args) -> Result<ReceiverBuilder, String> {
-    let group = args.group.ok_or("the IoT updater has no ticket: name its group with --group")?;
+    let group = args.iotup.group.ok_or("the IoT updater has no ticket: name its group with --group")?;
     if let Some(hint) = group.hint() {
         remark!("treecast: {hint}");
     }
     let first = group.with_default_port(IOTUP_PORT);
-    ReceiverBuilder::of_iotup(first, args.groups.unwrap_or(1), &args.ticket())
+    ReceiverBuilder::of_iotup(first, args.iotup.groups.unwrap_or(1), &args.ticket())
         .map_err(|error| advice::line(&error))
 }
 
@@ -448,9 +297,9 @@ fn ticket_of_code(args: &Args, stop: &Stop) -> Result<Ticket, String> {
     remark!(
         "looking for the sender of this code on {}, for at most {} s (--connect-timeout)",
         interfaces.names().collect::<Vec<_>>().join(", "),
-        args.connect_timeout
+        args.patience.connect_timeout
     );
-    let time = Duration::from_secs(args.connect_timeout);
+    let time = Duration::from_secs(args.patience.connect_timeout);
     code::ask(&code, &interfaces, time, stop).map_err(|error| error.to_string())
 }
 
@@ -459,7 +308,7 @@ fn read_ticket(text: &str) -> Result<Ticket, String> {
     let ticket = text.strip_prefix('@').map_or_else(|| text.parse(), Ticket::read);
     ticket.map_err(|error: treecast::Error| match Path::new(text).is_file() {
         true => format!("{text} is a file: `treecast receive @{text}` reads the ticket in it"),
-        false => error.to_string(),
+        false => advice::line(&error),
     })
 }
 
@@ -493,7 +342,8 @@ fn exit_code(summary: &ReceiveSummary, time_limit: Option<Limit>) -> Outcome {
                 "what came is kept: start again with the same ticket and folder to go on, or remove .treecast-*"
             }
         };
-        return Err(format!("the session ended early ({reason}); {advice}").into());
+        let line = format!("the session ended early ({reason}); {advice}");
+        return Err(advice::advised(&Advised { line, remedy: reason.remedy }).into());
     }
     if summary.wanted_nothing() {
         let line = format!(

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use treecast::watch::{CommandOutcome, Hindrance, ReceiverProgress, ReceiverState, Standing, Sums};
+use treecast::unstable::watch::{CommandOutcome, Hindrance, ReceiverProgress, ReceiverState, Standing, Sums};
 use treecast_measure::csv::Csv;
 
 use crate::{

@@ -6,7 +6,7 @@ mod receivers;
 use std::{path::PathBuf, process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
-use treecast::{
+use treecast::unstable::{
     status::{Found, Phase, Progress, Sending, Snapshot, StandingStatus, find},
     watch::{
         GroupProgress, LocalProgress, LocalSending, ReceiveProgress, ReceiverProgress, ReceiverState,
@@ -354,7 +354,7 @@ fn late(progress: &SendProgress) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use treecast::watch::{Hindrance, Holder, Sums};
+    use treecast::unstable::watch::{Hindrance, Holder, Sums};
 
     use super::*;
 

@@ -13,7 +13,7 @@ pub enum Command {
     Lab(lab::Args),
     Sim(sim::Args),
     Mroute(mroute::Args),
-    Mead(mead::Args),
+    Mead(Box<mead::Args>),
     Router(router::Args),
     Monitor(monitor::Args),
     Load(load::Args),

@@ -280,6 +280,21 @@ fn the_command_delivers_by_the_library_alone() {
     }
 }
 
+/// ARCHITECTURE's invariant of the library: names of other crates stand in `treecast::unstable` alone.
+#[test]
+fn public_names_of_the_library_are_its_own_or_called_unstable() {
+    let source = workspace().join("crates/treecast/src");
+    let foreign = |file: &PathBuf| {
+        let text = std::fs::read_to_string(file).expect("a source file is readable");
+        text.lines().any(|line| line.trim_start().starts_with("pub use treecast_"))
+    };
+    let (unstable, others): (Vec<_>, Vec<_>) =
+        rust_files(&source).into_iter().partition(|file| file.starts_with(source.join("unstable")));
+    assert!(unstable.iter().any(foreign), "the module of foreign names is there");
+    let foreign: Vec<_> = others.iter().filter(|file| foreign(file)).collect();
+    assert!(foreign.is_empty(), "{foreign:?} give names of other crates as the library's own");
+}
+
 /// STYLE: files stay under 1,000 lines.
 #[test]
 fn files_stay_readable() {

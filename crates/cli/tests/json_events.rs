@@ -125,7 +125,7 @@ fn events_are_read_as_they_are_printed() {
         it.receivers = vec![receiver];
     });
     let sent = [
-        SendEvent::Warning("a line".to_owned()),
+        SendEvent::Warning("a line".into()),
         SendEvent::Way { receiver: "client".to_owned(), way: Way::Mead, why: "it works".to_owned() },
         SendEvent::Progress(progress.clone()),
         SendEvent::Done(filled(|it: &mut send::Done| {

@@ -408,7 +408,7 @@ fn options_that_do_not_go_with_local_groups_are_refused_in_one_line() {
     };
     for (arguments, part) in [
         (&["--fanout", "unicast", "--local-groups", &large][..], "take --fanout multicast"),
-        (&["--rate", "max"], "name the highest with --rate"),
+        (&["--rate", "max"], "name one that links bear with --rate"),
         (&["--rates", "5M,1M"], "leave out --rates"),
         (&["--fec", "auto"], "leave out --fec"),
         (&["--session", "/no/such/folder/file"], "leave out --session"),

@@ -78,6 +78,8 @@ pub(crate) mod as_field_text {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+    use crate::remedies::Advised;
+
     #[derive(Serialize, Deserialize)]
     struct Line<'a> {
         text: Cow<'a, str>,
@@ -87,8 +89,8 @@ pub(crate) mod as_field_text {
         Line { text: text.into() }.serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-        Line::deserialize(deserializer).map(|line| line.text.into_owned())
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Advised, D::Error> {
+        Line::deserialize(deserializer).map(|line| line.text.into())
     }
 }
 

@@ -13,18 +13,18 @@ use std::{
 use treecast_driver::{
     carousel::FrameHash,
     receive::{self, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary},
-    remedies,
+    remedies::{Advised, Remedy},
     seal::{Sealer, Secret},
     security::Identity,
     send::{
-        self, CarouselOptions, Dialect, Plan, Rate, Repair, SendError, SendOptions, SendSecurity, SendSummary,
+        self, Carousel, CarouselOptions, Dialect, NetworkOptions, Plan, SendError, SendOptions, SendSecurity,
+        SendSummary, SessionKind, SteadyPace,
     },
     udp::{
         DEFAULT_MULTICAST_HOPS, GroupAddress, Offload, Transmitter, open_group_receiver, open_group_sender,
     },
 };
 use treecast_host::{interface::Interface, stop::Stop};
-use treecast_proto::fec::Share;
 use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     iotup,
@@ -87,14 +87,19 @@ impl Bench {
         carousel.loops = self.loops;
         carousel.dialect = self.dialect;
         SendOptions {
-            group: Some(self.group.group.ip()),
-            port: Some(self.group.group.port()),
-            interface: Some("lo".into()),
-            block_len: is_ours.then_some(1420),
-            fec: self.fec.then_some(Share::Auto),
+            network: NetworkOptions {
+                group: Some(self.group.group.ip()),
+                port: Some(self.group.group.port()),
+                interface: Some("lo".into()),
+                block_len: is_ours.then_some(1420),
+                ..NetworkOptions::default()
+            },
             security: (is_ours && !self.is_plain).then(SendSecurity::default),
-            repair: Repair::Carousel(carousel),
-            rate: Rate::Fixed(200_000_000),
+            kind: SessionKind::Carousel(Carousel {
+                options: carousel,
+                pace: SteadyPace::Fixed(200_000_000),
+                is_coded: self.fec,
+            }),
             session_file: is_ours.then(|| self.folder.join("session")),
             ..SendOptions::new(vec![self.path.clone()])
         }
@@ -319,8 +324,9 @@ fn a_sender_that_is_silent_is_given_up() {
         }
     };
     let summary = receive::run(&options, &Stop::new().unwrap(), &mut on_event).unwrap();
-    assert_eq!(summary.cut_short, Some(format!("{} 0.2 s", remedies::SILENT)));
-    assert!(warnings.iter().any(|line| line == remedies::PLAIN), "{warnings:?}");
+    let silent = Advised::by(Remedy::Patience, "nothing has come from the sender for 0.2 s");
+    assert_eq!(summary.cut_short, Some(silent));
+    assert!(warnings.iter().any(|line| line.remedy == Some(Remedy::RefusePlain)), "{warnings:?}");
 }
 
 #[test]

@@ -10,7 +10,8 @@ use std::{
 };
 
 use treecast_driver::send::{
-    self, Control, Rate, ReceiverProgress, Repair, SendError, SendEvent, SendOptions, SendSummary,
+    self, Connected, Control, Mend, ReceiverProgress, SendError, SendEvent, SendOptions, SendSummary,
+    SessionKind, SteadyPace,
 };
 use treecast_host::stop::Stop;
 use treecast_wire::{
@@ -22,6 +23,11 @@ use treecast_wire::{
 };
 
 const SIZE: usize = 1_000_000;
+
+/// A session whose receivers connect to the sender, at this pace.
+fn paced(pace: send::Pace) -> SessionKind {
+    SessionKind::Connected(Connected { pace, ..Connected::default() })
+}
 
 /// A sender of one file on loopback, and its ticket.
 struct Sending {
@@ -38,8 +44,8 @@ impl Sending {
         let path = folder.join("file");
         std::fs::write(&path, vec![7; SIZE]).unwrap();
         let mut options = SendOptions::new(vec![path]);
-        options.interface = Some("lo".into());
-        options.block_len = Some(1420);
+        options.network.interface = Some("lo".into());
+        options.network.block_len = Some(1420);
         // The receivers here speak no TLS.
         options.security = None;
         set(&mut options);
@@ -136,9 +142,12 @@ fn the_rate_is_for_multicast_and_retransmissions_together() {
     const RATE_BPS: u64 = 8_000_000;
     let start = Instant::now();
     let sending = Sending::start("rate", |options| {
-        options.rate = Rate::Fixed(RATE_BPS);
-        options.repair = Repair::After;
-        options.wait_for = 2;
+        options.kind = SessionKind::Connected(Connected {
+            mend: Mend::After,
+            pace: send::Pace::Steady(SteadyPace::Fixed(RATE_BPS)),
+            ..Connected::default()
+        });
+        options.start.wait_for = 2;
     });
     let mut peers = [sending.join("one"), sending.join("two")];
     peers.iter_mut().for_each(Peer::wait_for_digest);
@@ -155,10 +164,11 @@ fn the_rate_is_for_multicast_and_retransmissions_together() {
 #[test]
 fn without_a_rate_retransmissions_are_as_fast_as_they_are_taken() {
     const TIMES: u32 = 50;
-    for rate in [Rate::Max, Rate::Auto { control: Control::Tfmcc, floor_bps: None }] {
+    let follow = send::Pace::Follow { control: Control::Tfmcc, floor_bps: None };
+    for pace in [send::Pace::Steady(SteadyPace::Max), follow] {
         let sending = Sending::start("taken", |options| {
-            options.rate = rate;
-            options.wait_for = 1;
+            options.kind = paced(pace.clone());
+            options.start.wait_for = 1;
         });
         let mut peer = sending.join("one");
         peer.wait_for_digest();
@@ -168,7 +178,7 @@ fn without_a_rate_retransmissions_are_as_fast_as_they_are_taken() {
         peer.say(&Message::EndOfRetransmissionRequests);
         peer.leave();
         assert!(sending.finish().is_complete());
-        assert!(elapsed < Duration::from_millis(100) * TIMES, "{rate:?}: {elapsed:?}");
+        assert!(elapsed < Duration::from_millis(100) * TIMES, "{pace:?}: {elapsed:?}");
     }
 }
 
@@ -194,9 +204,9 @@ fn has_all(pace: &Pace) -> PaceReport {
 #[test]
 fn with_a_rate_that_is_found_probes_stand_among_the_blocks() {
     let sending = Sending::start("probes", |options| {
-        options.rate = Rate::Auto { control: Control::Model, floor_bps: None };
+        options.kind = paced(send::Pace::Follow { control: Control::Model, floor_bps: None });
         options.fanout = Fanout::Unicast;
-        options.wait_for = 1;
+        options.start.wait_for = 1;
     });
     let socket = UdpSocket::bind((sending.ticket.control[0].ip(), 0)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -231,7 +241,9 @@ fn with_a_rate_that_is_found_probes_stand_among_the_blocks() {
 
 #[test]
 fn strangers_that_come_and_go_are_neither_counted_nor_kept() {
-    let sending = Sending::start("strangers", |options| options.rate = Rate::Fixed(8_000_000));
+    let sending = Sending::start("strangers", |options| {
+        options.kind = paced(send::Pace::Steady(SteadyPace::Fixed(8_000_000)));
+    });
     let mut peer = sending.join("real");
     sending.started.recv().unwrap();
     for _ in 0..300 {
@@ -248,7 +260,7 @@ fn strangers_that_come_and_go_are_neither_counted_nor_kept() {
 
 #[test]
 fn names_are_clean_and_told_apart() {
-    let sending = Sending::start("names", |options| options.wait_for = 2);
+    let sending = Sending::start("names", |options| options.start.wait_for = 2);
     let mut peers = [sending.join("an\u{202e}na"), sending.join("an\u{202e}na")];
     for peer in &mut peers {
         peer.wait_for_digest();
@@ -263,7 +275,7 @@ fn names_are_clean_and_told_apart() {
 
 #[test]
 fn what_crosses_the_goodbye_meets_no_reset_and_nobody_is_waited_for_without_end() {
-    let sending = Sending::start("goodbye", |options| options.wait_for = 2);
+    let sending = Sending::start("goodbye", |options| options.start.wait_for = 2);
     let mut peers = [sending.join("late"), sending.join("stopped")];
     for peer in &mut peers {
         peer.wait_for_digest();
@@ -287,7 +299,7 @@ fn what_crosses_the_goodbye_meets_no_reset_and_nobody_is_waited_for_without_end(
 
 #[test]
 fn what_receivers_count_can_be_added_up() {
-    let sending = Sending::start("counters", |options| options.wait_for = 2);
+    let sending = Sending::start("counters", |options| options.start.wait_for = 2);
     let mut peers = [sending.join("one"), sending.join("two")];
     for peer in &mut peers {
         peer.wait_for_digest();

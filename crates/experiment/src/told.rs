@@ -122,7 +122,7 @@ impl Told {
             ReceiveEvent::Progress(progress) => self.note_progress(&progress),
             ReceiveEvent::Done(done) => self.note_progress(&done.progress),
             ReceiveEvent::Failed { reason, discarded_bytes, .. } => {
-                self.failure = Some(reason);
+                self.failure = Some(reason.line);
                 self.discarded_bytes += discarded_bytes;
             }
             ReceiveEvent::Announced { name, .. } => {

@@ -12,7 +12,9 @@
 //!
 //! Sizes follow `dd` and `truncate` of the GNU core utilities: M is 1,048,576 bytes, and MB is 1,000,000.
 
-use std::{fmt, ops::RangeInclusive, time::Duration};
+use std::{fmt, ops::RangeInclusive, str::FromStr, time::Duration};
+
+use serde::Deserialize;
 
 /// Why a text is no quantity, or not one that may stand here. Its text goes on after "invalid value: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -246,6 +248,72 @@ pub fn share(text: &str, range: RangeInclusive<f64>) -> Result<f64, QuantityErro
     })
 }
 
+/// A size in bytes, as [`size_bytes`] reads it, up to 1 TiB: `512B`, `64M`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Size(pub u64);
+
+/// A rate in bits a second, as [`rate_bps`] reads it, from 1k on: `100M`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Rate(pub u64);
+
+/// A length of time, as [`time`] reads it, up to a day: `500ms`, `60s`, `10m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Time(pub Duration);
+
+/// A share of a whole, as [`share`] reads it: `40%` is 0.4.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Share(pub f64);
+
+/// The largest object of a file: 1 TiB.
+const MAX_SIZE_BYTES: u64 = 1 << 40;
+
+/// The longest time of a file.
+const LONGEST_TIME: Duration = Duration::from_secs(86_400);
+
+macro_rules! read_by {
+    ($($quantity:ident: $read:expr;)*) => {$(
+        impl FromStr for $quantity {
+            type Err = QuantityError;
+
+            fn from_str(text: &str) -> Result<Self, QuantityError> {
+                $read(text).map(Self)
+            }
+        }
+
+        impl TryFrom<String> for $quantity {
+            type Error = QuantityError;
+
+            fn try_from(text: String) -> Result<Self, QuantityError> {
+                text.parse()
+            }
+        }
+    )*};
+}
+
+read_by! {
+    Size: |text| size_bytes(text, 1..=MAX_SIZE_BYTES);
+    Rate: |text| rate_bps(text, 1_000..=HIGHEST_RATE_BPS);
+    Time: |text| time(text, Duration::ZERO..=LONGEST_TIME);
+    Share: |text| share(text, 0.0..=1.0);
+}
+
+/// The size with one decimal where the unit does not divide it: 1.5K.
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes >= 1 << 30 && bytes % (1 << 30) == 0 => write!(f, "{}G", bytes >> 30),
+            bytes if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => write!(f, "{}M", bytes >> 20),
+            bytes if bytes >= 1 << 20 => write!(f, "{:.1}M", bytes as f64 / (1 << 20) as f64),
+            bytes if bytes >= 1 << 10 => write!(f, "{:.1}K", bytes as f64 / (1 << 10) as f64),
+            bytes => write!(f, "{bytes}B"),
+        }
+    }
+}
+
 /// A rate in bits a second, as short as it can be written: 100M.
 #[derive(Debug, Clone, Copy)]
 pub struct RateText(pub u64);
@@ -431,5 +499,25 @@ mod tests {
         for millis in [0, 1, 1500, 90_000, 3_600_000, 172_800_000] {
             assert_eq!(of_time(&TimeText(Duration::from_millis(millis)).to_string()), Ok(millis.into()));
         }
+    }
+    #[test]
+    fn quantities_of_files_are_those_of_options() {
+        assert_eq!(("32M".parse(), "1500B".parse()), (Ok(Size(32 << 20)), Ok(Size(1500))));
+        assert_eq!("100Mbit".parse(), Ok(Rate(100_000_000)));
+        assert_eq!(
+            ("500ms".parse(), "1h".parse()),
+            (Ok(Time(Duration::from_millis(500))), Ok(Time(Duration::from_secs(3600))))
+        );
+        assert_eq!("40%".parse(), Ok(Share(0.4)));
+        assert!("2000G".parse::<Size>().unwrap_err().to_string().contains("a size from 1B to 1T"));
+        assert!("25h".parse::<Time>().unwrap_err().to_string().contains("a time from 0s to 1d"));
+    }
+
+    #[test]
+    fn sizes_are_shown_in_the_largest_fitting_unit() {
+        let shown: Vec<String> = [999, 1536, 32 << 20, (32 << 20) + (1 << 19), 2 << 30]
+            .map(|bytes| Size(bytes).to_string())
+            .into();
+        assert_eq!(shown, ["999B", "1.5K", "32M", "32.5M", "2G"]);
     }
 }

@@ -26,7 +26,6 @@ mod neighbours;
 mod options;
 pub mod parallel;
 mod plan;
-pub mod quantity;
 mod relay;
 mod routers;
 mod routes;
@@ -52,4 +51,4 @@ pub use topology::{
     AreaRange, Loss, MAX_MULTICAST_INTERFACES, Member, Neighbour, Network, NetworkKind, Node, Quality,
     Relation, Role, Speaker, SpecError, Subnet, Topology, Trunk, parse_rate_bps,
 };
-pub use treecast_host::{namespace::become_inside, process};
+pub use treecast_host::{namespace::become_inside, process, quantity};

@@ -1,6 +1,9 @@
 //! The times at which packets are due: at one rate, or at several one after the other.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use treecast_host::quantity;
 
 /// The number of steps of a ramp whose number of steps is not given.
 const RAMP_STEPS: u32 = 10;
@@ -53,7 +56,7 @@ impl Schedule {
         Self { steps: vec![Step { rate_pps, seconds }] }
     }
 
-    /// Reads `RATE[,RATE]...`, which share the time equally. A rate is `450`, `0.5` or `1/h` (also `/s` and `/m`). A ramp is
+    /// Reads `RATE[,RATE]...`, which share the time equally. A rate is `450`, `0.5` or `1/h`, by a unit of time. A ramp is
     /// `100..1000` (in ten steps) or `100..1000/20` (in twenty).
     ///
     /// # Errors
@@ -109,14 +112,11 @@ fn ramp(from: &str, to: &str) -> Result<Vec<f64>, String> {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let (count, seconds) = match text.split_once('/') {
-        None => (text, 1.0),
-        Some((count, "s")) => (count, 1.0),
-        Some((count, "m")) => (count, 60.0),
-        Some((count, "h")) => (count, 3600.0),
-        Some(_) => ("", 1.0),
-    };
-    let rate = count.parse::<f64>().ok().map(|count| count / seconds);
+    let (count, unit) = text.split_once('/').unwrap_or((text, "s"));
+    let is_unit = !unit.is_empty() && unit.chars().all(char::is_alphabetic);
+    let time = quantity::time(&format!("1{unit}"), Duration::from_micros(1)..=Duration::from_secs(86_400));
+    let time = time.ok().filter(|_| is_unit);
+    let rate = time.and_then(|time| Some(count.parse::<f64>().ok()? / time.as_secs_f64()));
     rate.filter(|rate| *rate > 0.0 && *rate <= MAX_PPS).ok_or_else(|| {
         format!("{text}: expected packets per second, above 0 and at most {MAX_PPS}, like 450, 0.5 or 1/h, several as 100,200, or a ramp as 100..1000")
     })
@@ -133,11 +133,13 @@ mod tests {
         };
         assert_eq!(rates("450"), [450.0]);
         assert_eq!(rates("1/h"), [1.0 / 3600.0]);
-        assert_eq!(rates("30/m,0.5"), [0.5, 0.5]);
+        assert_eq!(rates("30/m,30/min,43200/d"), [0.5; 3]);
         assert_eq!(rates("100..400/4,5"), [100.0, 200.0, 300.0, 400.0, 5.0]);
         assert_eq!(rates("1..10").len(), 10);
         assert!((Schedule::parse("100,200", 7.0).unwrap().seconds() - 7.0).abs() < 1e-9);
-        for wrong in ["", "0", "-1", "x", "1/d", "nan", "inf", "1..", "5..9/1", "1..2/5000", "1e10"] {
+        for wrong in
+            ["", "0", "-1", "x", "1/", "1/y", "1/1s", "nan", "inf", "1..", "5..9/1", "1..2/5000", "1e10"]
+        {
             assert!(Schedule::parse(wrong, 1.0).unwrap_err().contains("expected"), "{wrong}");
         }
     }

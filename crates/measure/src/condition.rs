@@ -22,7 +22,7 @@ pub enum Relation {
 
 /// The units of numbers in expressions and in the data files of papers: the text, the factor to the base unit, and the
 /// base unit.
-const UNITS: [(&str, f64, &str); 33] = [
+const UNITS: [(&str, f64, &str); 35] = [
     ("%", 0.01, ""),
     ("s", 1.0, "s"),
     ("ms", 1e-3, "s"),
@@ -31,6 +31,8 @@ const UNITS: [(&str, f64, &str); 33] = [
     ("μs", 1e-6, "s"),
     ("ns", 1e-9, "s"),
     ("min", 60.0, "s"),
+    ("h", 3_600.0, "s"),
+    ("d", 86_400.0, "s"),
     ("k", 1e3, ""),
     ("M", 1e6, ""),
     ("G", 1e9, ""),
@@ -228,6 +230,7 @@ mod tests {
             [number("-3"), number("1e3"), number("25 M"), number("3x"), number("")],
             [Some(-3.0), Some(1000.0), Some(25e6), None, None]
         );
+        assert_eq!((number("1h"), number("2 d")), (Some(3_600.0), Some(172_800.0)));
         assert_eq!(leading_number("5 Mbit/s <= 6"), Ok((5e6, "bit/s", 8)));
         assert_eq!(leading_number("5 B/size"), Ok((5.0, "B", 3)), "divided by a measure");
         assert_eq!(leading_number("5 1"), Ok((5.0, "", 1)));

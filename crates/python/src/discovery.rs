@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use pyo3::prelude::*;
-use treecast::{
+use treecast::unstable::{
     Stop,
     code::{self, Code, CodeError},
     discovery::{self, Interfaces, News},

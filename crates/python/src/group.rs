@@ -9,7 +9,7 @@ use pyo3::{
 };
 use treecast::{
     Fanout, GroupBuilder, Object, Rate,
-    options::{self, FeedSource, FolderOptions, Listed},
+    unstable::options::{self, FeedSource, FolderOptions, Listed},
 };
 
 use crate::{

@@ -6,7 +6,7 @@ use pyo3::{
     prelude::*,
     types::{PyAny, PyDict},
 };
-use treecast::{
+use treecast::unstable::{
     keys::PublicKey,
     standing::{self, Entry, Owner},
 };

@@ -228,7 +228,7 @@ fn a_carousel_by_difference_of_rust_reaches_c_and_python() {
     let old = folder.path().join("old");
     fs::write(&image, &content).unwrap();
     fs::write(&old, &content[..LEN - 1000]).unwrap();
-    let options = treecast::options::CarouselOptions::default();
+    let options = treecast::unstable::options::CarouselOptions::default();
     let builder = Group::builder().interface("lo").path(&image).carousel(options).delta();
     let group = builder.rate(Rate::Bps(200_000_000)).start().unwrap();
     let ticket = group.ticket().to_string();

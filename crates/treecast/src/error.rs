@@ -2,13 +2,18 @@
 
 use std::{fmt, io};
 
-use treecast_driver::{receive::ReceiveError, send::SendError};
+use treecast_driver::{
+    receive::ReceiveError,
+    remedies::{Advised, Remedy, remedy_of},
+    send::SendError,
+};
 
 /// The reason why a call failed: one line for a person, and a [kind](ErrorKind) for the program.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
     line: String,
+    remedy: Option<Remedy>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -50,17 +55,28 @@ impl Error {
         self.kind
     }
 
-    /// The typed reason behind the line, if there is one: of a type of [`reason`](crate::reason), or of another one.
+    /// The typed reason behind the line, if there is one: of a type of [`reason`](crate::unstable::reason), or of another one.
     pub fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
     }
 
-    pub(crate) fn new(kind: ErrorKind, line: impl Into<String>) -> Self {
-        Self { kind, line: line.into(), source: None }
+    /// What helps, where the line does not say so. A program can word it by an option of its own.
+    pub fn remedy(&self) -> Option<Remedy> {
+        let of_sender = || match self.cause()?.downcast_ref()? {
+            SendError::Io(error) => remedy_of(error),
+            _ => None,
+        };
+        let of_receiver = || self.cause()?.downcast_ref::<ReceiveError>()?.remedy();
+        self.remedy.or_else(of_sender).or_else(of_receiver)
+    }
+
+    pub(crate) fn new(kind: ErrorKind, line: impl Into<Advised>) -> Self {
+        let Advised { line, remedy } = line.into();
+        Self { kind, line, remedy, source: None }
     }
 
     pub(crate) fn of(kind: ErrorKind, error: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self { kind, line: error.to_string(), source: Some(Box::new(error)) }
+        Self { kind, line: error.to_string(), remedy: None, source: Some(Box::new(error)) }
     }
 
     pub(crate) fn panicked() -> Self {

@@ -45,8 +45,8 @@
 //! # Everything that the command does
 //!
 //! `treecast send`, `receive`, `feed`, `discover`, `keys` and `status` deliver by this crate alone. [`GroupBuilder`] and
-//! [`ReceiverBuilder`] have all their options; those that are structures are in [`options`]. [`GroupBuilder::run`] and
-//! [`ReceiverBuilder::run`] hold a session in the thread of their caller, and tell every event in full ([`watch`]).
+//! [`ReceiverBuilder`] have all their options; those that are structures are in [`unstable::options`]. [`GroupBuilder::run`] and
+//! [`ReceiverBuilder::run`] hold a session in the thread of their caller, and tell every event in full ([`unstable::watch`]).
 //!
 //! # Memory
 //!
@@ -73,28 +73,20 @@ struct Readme;
 #[doc = include_str!("../../../docs/library.md")]
 struct LibraryPage;
 
-pub mod code;
-pub mod discovery;
 mod error;
 mod events;
 mod group;
 mod kept;
-pub mod keys;
 pub mod limits;
 mod object;
 mod observers;
-pub mod options;
 mod place;
-pub mod reason;
 mod receiver;
 mod report;
 mod session;
-pub mod standing;
-pub mod status;
-pub mod stream;
 mod ticket;
+pub mod unstable;
 mod wait;
-pub mod watch;
 
 pub use error::{Error, ErrorKind};
 pub use events::NextEvent;
@@ -109,6 +101,3 @@ pub use receiver::{
 pub use report::{GroupReport, ReceiverOutcome, ReceiverReport};
 pub use session::Finish;
 pub use ticket::Ticket;
-pub use treecast_driver::{files::check_name, send::Starter, udp::check_group};
-/// A request to end a session, made by a signal, after a time, or by another thread.
-pub use treecast_host::stop::Stop;

@@ -2,18 +2,32 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use treecast_driver::{connection::KEEPALIVE, receive, send};
+use treecast_driver::{coding, connection::KEEPALIVE, receive, send, udp};
+use treecast_wire::{iotup, ticket};
 
-pub use treecast_driver::{
-    coding::LEVELS as COMPRESSION_LEVELS,
-    receive::RECONNECT_TIME,
-    send::{MAX_FEC_PERCENT, PER_ADDRESS, RATES_BPS},
-    udp::DEFAULT_MULTICAST_HOPS,
-};
+/// The levels of zstd at which objects can be compressed.
+pub const COMPRESSION_LEVELS: RangeInclusive<i32> = coding::LEVELS;
+
+/// The time for which a receiver looks for a sender that is away, unless an option says otherwise.
+pub const RECONNECT_TIME: Duration = receive::RECONNECT_TIME;
+
+/// The largest share of repair symbols: so many for 100 blocks.
+pub const MAX_FEC_PERCENT: u32 = send::MAX_FEC_PERCENT;
+
+/// The largest number of receivers from one address, unless an option says otherwise.
+pub const PER_ADDRESS: u32 = send::PER_ADDRESS;
+
+/// The rates that a session can have, in bits of IP packets a second.
+pub const RATES_BPS: RangeInclusive<u64> = send::RATES_BPS;
+
+/// The hop limit of multicast packets, unless an option says otherwise.
+pub const DEFAULT_MULTICAST_HOPS: u32 = udp::DEFAULT_MULTICAST_HOPS;
+
 /// The UDP port of the IoT updater.
-pub use treecast_wire::iotup::PORT as IOTUP_PORT;
+pub const IOTUP_PORT: u16 = iotup::PORT;
+
 /// The largest number of groups of a session with several rates.
-pub use treecast_wire::ticket::MAX_GROUPS;
+pub const MAX_GROUPS: u8 = ticket::MAX_GROUPS;
 
 /// The lengths that a block can have, in bytes. The interface's MTU may allow less.
 pub const BLOCK_LENS: RangeInclusive<usize> =

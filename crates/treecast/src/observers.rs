@@ -9,6 +9,7 @@ use std::{
 use treecast_driver::{
     metrics::{self, MetricsServer},
     receive::ReceiveEvent,
+    remedies::{Advised, Remedy},
     send::{ReceiverProgress, SendEvent, Starter},
     status::{self, Board, Phase, Progress, Sending, Snapshot, StatusServer},
 };
@@ -45,7 +46,8 @@ impl Observers {
     pub fn start(progress: Progress, observed: Observed, starter: Option<Starter>) -> Result<Self, Error> {
         let board = Board::new(Snapshot::new(progress));
         let metrics = observed.metrics.map(|address| metrics::serve(address, &board)).transpose();
-        let metrics = metrics.map_err(|line| Error::new(ErrorKind::Network, line))?;
+        let metrics = metrics
+            .map_err(|line| Error::new(ErrorKind::Network, Advised::by(Remedy::OtherMetrics, line)))?;
         let serve = || status::serve(&board, starter).inspect_err(|line| tracing::warn!("{line}")).ok();
         let status = observed.status.then(serve).flatten();
         Ok(Self { board, _status: status, _metrics: metrics, posted: None })

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-pub use treecast_driver::send::CommandOutcome;
-use treecast_driver::{receive::ReceiveSummary, send::SendSummary};
+use treecast_driver::{
+    receive::ReceiveSummary,
+    send::{CommandOutcome, SendSummary},
+};
 
 /// What has come of a group.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -122,7 +124,10 @@ impl ReceiverReport {
             failed: summary.failed,
             not_wanted: summary.not_wanted,
             existing: summary.existing,
-            cut_short: summary.cut_short.or_else(|| summary.limit.map(|limit| limit.to_string())),
+            cut_short: summary
+                .cut_short
+                .map(|reason| reason.line)
+                .or_else(|| summary.limit.map(|limit| limit.to_string())),
             has_left: summary.interrupted,
         }
     }

@@ -2,7 +2,10 @@
 
 use std::{fmt, path::Path, str::FromStr};
 
-use treecast_driver::receive;
+use treecast_driver::{
+    receive,
+    remedies::{Advised, Remedy},
+};
 use treecast_wire::ticket;
 
 use crate::{Error, ErrorKind, error::of_receive};
@@ -37,8 +40,10 @@ impl Ticket {
         let path = path.as_ref();
         let failed = |line: String| Error::new(ErrorKind::Ticket, line);
         let content = treecast_host::text::read_any(path, MAX_TICKET_FILE_LEN);
-        let content =
-            content.map_err(|error| failed(format!("cannot read the ticket from {path:?}: {error}")))?;
+        let content = content.map_err(|error| {
+            let line = format!("cannot read the ticket from {path:?}: {error}");
+            Error::new(ErrorKind::Ticket, Advised::by(Remedy::NameTicket, line))
+        })?;
         // Editors of other systems begin a text with a byte order mark.
         let content = content.trim_start_matches('\u{feff}');
         let mut lines = content.lines().skip_while(|line| line.trim().is_empty()).peekable();
@@ -76,7 +81,7 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// The ticket of [`SendEvent::Ready`](crate::watch::SendEvent::Ready).
+/// The ticket of [`SendEvent::Ready`](crate::unstable::watch::SendEvent::Ready).
 impl From<ticket::Ticket> for Ticket {
     fn from(ticket: ticket::Ticket) -> Self {
         Self(ticket)

@@ -9,9 +9,12 @@ use std::{
 };
 
 use treecast::{
-    ErrorKind, Group, GroupBuilder, GroupEvent, Rate, Receiver, Stop, Ticket,
-    options::CarouselOptions,
-    watch::{ReceiveEvent, SendEvent, SendSummary},
+    ErrorKind, Group, GroupBuilder, GroupEvent, Rate, Receiver, Ticket,
+    unstable::{
+        Stop,
+        options::CarouselOptions,
+        watch::{ReceiveEvent, SendEvent, SendSummary},
+    },
 };
 
 use crate::files::{noise, scratch};

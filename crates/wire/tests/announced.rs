@@ -1,7 +1,5 @@
 //! Announcements, SAP and the exchange of codes: golden packets, and the properties of their parsers.
 
-#![allow(clippy::disallowed_methods, reason = "the vectors are files")]
-
 use crate::vectors;
 use proptest::prelude::*;
 use treecast_wire::{

@@ -1,7 +1,5 @@
 //! The packets of the doctor, Mtrace2's and the beacons': golden packets, and the properties of their parsers.
 
-#![allow(clippy::disallowed_methods, reason = "the vectors are files")]
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::vectors;

@@ -2,7 +2,6 @@
 //!
 //! `vectors/mead/*.bin` hold the routing header with what follows it; those of the dialect `linux-6.5` were put together by
 //! hand from the struct that DESIGN describes. `TREECAST_WRITE_VECTORS=1` writes the snapshots anew.
-#![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
 use std::net::Ipv6Addr;
 

@@ -1,7 +1,6 @@
 //! Xcast's routing header and list of ports against golden bytes, each malformed shape, and the properties of the parsers.
 //!
 //! `vectors/xcast/*.bin` hold the routing header with what follows it. `TREECAST_WRITE_VECTORS=1` writes them anew.
-#![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
 use std::net::Ipv6Addr;
 

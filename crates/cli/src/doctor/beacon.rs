@@ -78,7 +78,8 @@ pub fn run(args: Args) -> Outcome {
     let page = Arc::new(Mutex::new(figures::page(None)));
     let shown = Arc::clone(&page);
     let read = move || shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let server = args.metrics.map(|address| metrics::serve_page(address, read)).transpose()?;
+    let server = args.metrics.map(|address| metrics::serve_page(address, read)).transpose();
+    let server = server.map_err(|line| format!("{line}; --metrics names it"))?;
     let stop = Stop::on_signals()?;
     if let Some(seconds) = args.seconds {
         stop.request_after(Duration::from_secs(seconds))?;

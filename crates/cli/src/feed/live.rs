@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use treecast::options::{FeedSource, FolderOptions};
+use treecast::unstable::options::{FeedSource, FolderOptions};
 
 use super::rules;
 use crate::{

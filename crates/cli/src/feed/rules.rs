@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use serde::Deserialize;
-use treecast::options::{NameFilter, Rule, Terms};
+use treecast::unstable::options::{NameFilter, Rule, Terms};
 use treecast_host::text;
 
 use crate::{arguments, receive::parse_pattern, toml_lines};

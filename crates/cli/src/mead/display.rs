@@ -7,7 +7,7 @@ use treecast_driver::{
     words::some_of,
 };
 
-use crate::{advice::with_option, arguments::counted, output::Lines};
+use crate::{advice::advised, arguments::counted, output::Lines};
 
 /// The bytes of an IPv6 header and a UDP header.
 const IP_AND_UDP_LEN: usize = 48;
@@ -38,7 +38,7 @@ impl Display {
 
     fn show_as_text(&self, event: &MeadEvent) {
         match event {
-            MeadEvent::Warning(text) => remark!("treecast mead: {}", with_option(text)),
+            MeadEvent::Warning(text) => remark!("treecast mead: {}", advised(text)),
             MeadEvent::Statistics(counted) => self.print_data(counted),
             MeadEvent::Narrow { receivers, mtu_bytes, tun_mtu_bytes, longest_by_mead_bytes } => {
                 let by_unicast = match longest_by_mead_bytes + IP_AND_UDP_LEN < *tun_mtu_bytes as usize {

@@ -12,10 +12,7 @@ use std::{
 };
 
 use treecast_driver::explicit::{self, Settings, Xcast, event::MeadEvent};
-use treecast_host::{
-    quantity::{self, QuantityError},
-    stop::Stop,
-};
+use treecast_host::stop::Stop;
 
 use self::{
     display::Display,
@@ -59,13 +56,13 @@ pub struct Args {
     tun: Option<String>,
 
     /// Seconds before the first discovery
-    #[arg(short, long, value_name = "SECONDS", default_value = "0", value_parser = seconds, allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "SECONDS", default_value = "0", value_parser = arguments::time, allow_hyphen_values = true)]
     delay: Duration,
     /// Seconds from the begin of one discovery to the next
-    #[arg(short = 'I', long, value_name = "SECONDS", default_value = "5", value_parser = some_seconds, allow_hyphen_values = true)]
+    #[arg(short = 'I', long, value_name = "SECONDS", default_value = "5", value_parser = arguments::some_time, allow_hyphen_values = true)]
     interval: Duration,
     /// Seconds for which a discovery waits for responses
-    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "2", value_parser = some_seconds, allow_hyphen_values = true)]
+    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "2", value_parser = arguments::some_time, allow_hyphen_values = true)]
     timeout: Duration,
     /// Wait for traffic before the first discovery
     #[arg(short, long)]
@@ -125,7 +122,7 @@ pub struct Args {
     #[arg(long)]
     print_tree: bool,
     /// Print statistics at this interval. In seconds [default: only at the end]
-    #[arg(long, value_name = "SECONDS", value_parser = some_seconds, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::some_time, allow_hyphen_values = true)]
     statistics: Option<Duration>,
     /// One JSON event a line on standard output
     #[arg(long)]
@@ -217,32 +214,9 @@ fn parse_receiver(text: &str) -> Result<IpAddr, String> {
     arguments::address(text).map_err(|_| format!("{text} is no receiver: expected an address like fd00::1"))
 }
 
-/// Parses a time that may be 0.
-fn seconds(text: &str) -> Result<Duration, QuantityError> {
-    quantity::time(text, Duration::ZERO..=arguments::LONGEST_TIME)
-}
-
-/// Parses a time that is more than 0.
-fn some_seconds(text: &str) -> Result<Duration, QuantityError> {
-    quantity::time(text, Duration::from_millis(1)..=arguments::LONGEST_TIME)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_have_fractions() {
-        assert_eq!(
-            (seconds("5"), seconds("0.25")),
-            (Ok(Duration::from_secs(5)), Ok(Duration::from_millis(250)))
-        );
-        assert!(
-            some_seconds("0.25").is_ok()
-                && ["0", "0.0", "-1"].iter().all(|wrong| some_seconds(wrong).is_err())
-        );
-        assert!(["", "-1", "NaN", "inf", "1e99", "5x"].iter().all(|wrong| seconds(wrong).is_err()));
-    }
 
     #[test]
     fn the_last_word_is_the_port() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::ValueEnum;
-use treecast::options::{GroupingLimits, MAX_MEAD_ADDRESSES, MeadDialect, Sharing};
+use treecast::unstable::options::{GroupingLimits, MAX_MEAD_ADDRESSES, MeadDialect, Sharing};
 
 use crate::domain_key;
 

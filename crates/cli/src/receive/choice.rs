@@ -2,7 +2,7 @@
 //! the rules of a standing receiver.
 
 use glob::Pattern;
-use treecast::{Answer, Offer, check_name};
+use treecast::{Answer, Offer, unstable::check_name};
 
 /// The placeholder for a file's whole name in a new name.
 const WHOLE: &str = "{}";

@@ -5,13 +5,14 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use treecast::watch::{
+use treecast::unstable::reason::Advised;
+use treecast::unstable::watch::{
     Hindrance, Lack, ObjectKind, ReceiveEvent, ReceiveProgress, ReceiveSummary, Shortage, Timed, in_a_row,
 };
 use treecast_host::clock::WallTime;
 
 use crate::{
-    advice::with_option,
+    advice::advised,
     arguments::counted,
     figures::{self, bytes, left, of_whole, percent, rate},
     moving_line::{Moment, MovingLine},
@@ -57,7 +58,7 @@ impl Display {
             self.current.take_if(|(current, _)| current == name && !self.is_feed);
         }
         match event {
-            ReceiveEvent::Warning(line) => self.line(&with_option(line)),
+            ReceiveEvent::Warning(line) => self.line(&advised(line)),
             ReceiveEvent::Unreachable { addresses, reason, left } => {
                 self.line(&unreachable(&in_a_row(addresses), reason, *left));
             }
@@ -75,7 +76,7 @@ impl Display {
                 self.line(&format!("{name}: is there already, and stays"));
             }
             ReceiveEvent::OlderVersion { name, bytes: copied, why_not } => {
-                self.line(&older_version(name, *copied, why_not.as_deref()));
+                self.line(&older_version(name, *copied, why_not.as_ref()));
             }
             ReceiveEvent::Full(shortage) => self.line(&full(shortage)),
             ReceiveEvent::Room => self.line("nothing waits for room any more"),
@@ -97,7 +98,7 @@ impl Display {
                 ObjectKind::Folder | ObjectKind::Index => {}
             },
             ReceiveEvent::Failed { name, reason, .. } => {
-                self.line(&format!("{name}: failed: {}", with_option(reason)));
+                self.line(&format!("{name}: failed: {}", advised(reason)));
             }
             _ => {}
         }
@@ -277,16 +278,20 @@ fn by_difference(summary: &ReceiveSummary) -> Option<String> {
 }
 
 /// Says what an older version is good for.
-fn older_version(name: &str, copied: u64, why_not: Option<&str>) -> String {
+fn older_version(name: &str, copied: u64, why_not: Option<&Advised>) -> String {
     match why_not {
         None if copied == 0 => {
             format!("{name}: nothing of the older version can be used (--old): all of it is fetched")
         }
         None => format!("{name}: {} are in the older version", bytes(copied)),
         Some(why) if copied == 0 => {
-            format!("{name}: there is no older version to use ({why}): all of it is fetched")
+            format!("{name}: there is no older version to use ({}): all of it is fetched", advised(why))
         }
-        Some(why) => format!("{name}: {} are in the older version, which ended early ({why})", bytes(copied)),
+        Some(why) => format!(
+            "{name}: {} are in the older version, which ended early ({})",
+            bytes(copied),
+            advised(why)
+        ),
     }
 }
 

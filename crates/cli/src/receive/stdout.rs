@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use treecast::{
+use treecast::unstable::{
     Stop,
     stream::{END_NAME, MOST_PIECES, is_spooled, piece_number},
     watch::{Complete, ReceiveEvent, Taken},

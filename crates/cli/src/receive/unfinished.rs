@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use treecast::{ReceiverBuilder, Stop, Ticket, watch::ReceiveSummary};
+use treecast::{
+    ReceiverBuilder, Ticket,
+    unstable::{Stop, watch::ReceiveSummary},
+};
 
 use super::Args;
 use crate::{arguments::counted, figures::bytes};
@@ -23,9 +26,9 @@ pub(super) struct Unfinished {
 
 impl Unfinished {
     pub fn new(args: &Args, builder: &ReceiverBuilder) -> Self {
-        let folder = args.into.clone().unwrap_or_else(|| PathBuf::from("."));
+        let folder = args.place.into.clone().unwrap_or_else(|| PathBuf::from("."));
         // With --stdout and --to, what comes waits in a temporary folder.
-        let stays = !args.discard && !args.stdout && args.to.is_none();
+        let stays = !args.limits.discard && !args.place.stdout && args.place.to.is_none();
         Self { ticket: builder.ticket(), folder: std::path::absolute(&folder).unwrap_or(folder), stays }
     }
 

@@ -7,34 +7,36 @@ use serde_json::json;
 use treecast::{
     GroupBuilder,
     limits::CAROUSEL_RATE_BPS,
-    options::{CarouselOptions, Dialect, FrameHash},
-    watch::{CarouselEnd, NamedReceiver, Presence, SendEvent, SendProgress, SendSummary},
+    unstable::{
+        options::{CarouselOptions, Dialect, FrameHash},
+        watch::{CarouselEnd, NamedReceiver, Presence, SendEvent, SendProgress, SendSummary},
+    },
 };
 
 use super::{HashArg, SessionArgs, announcement, hold, is_iotup};
 use crate::{
     Outcome,
-    advice::with_option,
+    advice::advised,
     arguments::counted,
     figures::{bytes, rate},
     output,
 };
 
 pub(super) fn run(args: &SessionArgs, builder: GroupBuilder) -> Outcome {
-    let sends_all = super::asks_for_fec(args) || args.rates.is_some() || args.session.is_some();
-    if args.delta && sends_all {
+    let sends_all = super::asks_for_fec(args) || args.pace.rates.is_some() || args.session.is_some();
+    if args.form.delta && sends_all {
         remark!(
             "treecast: in a carousel with --fec, --rates or --session, --delta saves nothing: receivers with older versions only end earlier"
         );
     }
-    let mut display = Display::new(args.json, options(args).idle, args.delta && !sends_all);
+    let mut display = Display::new(args.show.json, options(args).idle, args.form.delta && !sends_all);
     let summary = hold(args, builder, &mut |event| display.show(args, event))?;
     display.finish(&summary)
 }
 
 /// Says which rate a carousel keeps that has not been given one.
 fn tell_default_rate(args: &SessionArgs) {
-    if args.rate.is_none() && args.rates.is_none() {
+    if args.pace.rate.is_none() && args.pace.rates.is_none() {
         remark!(
             "treecast: no --rate: sending at {}, which ports of 100 Mbit/s bear; no receiver can slow a carousel down, so choose a --rate that all of them take",
             rate(Some(CAROUSEL_RATE_BPS))
@@ -45,10 +47,10 @@ fn tell_default_rate(args: &SessionArgs) {
 /// The options that only a carousel has.
 pub(super) fn options(args: &SessionArgs) -> CarouselOptions {
     let mut options = CarouselOptions::default();
-    options.idle = args.idle.map_or(options.idle, Duration::from_secs);
-    options.loops = args.loops;
+    options.idle = args.ring.idle.map_or(options.idle, Duration::from_secs);
+    options.loops = args.ring.loops;
     options.wait_timeout = args.start.wait_timeout.map(Duration::from_secs);
-    options.dialect = match (args.dialect, args.hash) {
+    options.dialect = match (args.ring.dialect, args.ring.hash) {
         (super::Dialect::Session, _) => Dialect::Session,
         (super::Dialect::Iotup, Some(HashArg::Blake3)) => Dialect::Iotup(FrameHash::Blake3),
         (super::Dialect::Iotup, Some(HashArg::Blake2b) | None) => Dialect::Iotup(FrameHash::Blake2b),
@@ -97,9 +99,8 @@ impl Display {
             _ if self.json => say!("{}", json!(event)),
             SendEvent::Started { is_presumed: false, .. } => self.line("somebody listens: sending"),
             SendEvent::Paused => self.line("nobody listens any more: waiting"),
-            SendEvent::Warning(line) | SendEvent::Withdrawn { reason: line, .. } => {
-                self.line(&with_option(line));
-            }
+            SendEvent::Warning(line) => self.line(&advised(line)),
+            SendEvent::Withdrawn { reason, .. } => self.line(reason),
             SendEvent::NotSent { path, reason, .. } => self.line(&format!("{path}: {reason}")),
             SendEvent::Progress(progress) => self.move_bar(progress),
             _ => {}

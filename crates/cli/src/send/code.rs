@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::json;
 use treecast::{
     Ticket,
-    code::{self, News},
+    unstable::code::{self, News},
 };
 
 use super::SessionArgs;
@@ -23,10 +23,11 @@ impl Offer {
     /// # Errors
     /// One line, if that is not possible.
     pub fn open(args: &SessionArgs, ticket: Ticket) -> Result<Self, String> {
-        let json = args.json;
-        let group = args.group.map(|group| group.address);
-        let offer =
-            code::Offer::open(&ticket, args.interface.as_deref(), group, move |news| tell(news, json));
+        let json = args.show.json;
+        let group = args.network.group.map(|group| group.address);
+        let offer = code::Offer::open(&ticket, args.network.interface.as_deref(), group, move |news| {
+            tell(news, json)
+        });
         Ok(Self { offer: offer.map_err(|error| advice::line(&error))?, json })
     }
 

@@ -2,15 +2,15 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use treecast::stream::piece_number;
-use treecast::watch::{
+use treecast::unstable::stream::piece_number;
+use treecast::unstable::watch::{
     CommandOutcome, FanoutProgress, LocalSending, ReceiverProgress, SendEvent, SendProgress, SendSummary,
     Standing, Way,
 };
 
 use super::orders;
 use crate::{
-    advice::with_option,
+    advice::advised,
     arguments::counted,
     figures::{bytes, held_by, left, of_whole, part, percent, rate, slowest, standings},
     moving_line::{Moment, MovingLine},
@@ -80,7 +80,7 @@ impl Display {
                 }
                 self.wait_for(0);
             }
-            SendEvent::Warning(line) => self.line(&with_option(line)),
+            SendEvent::Warning(line) => self.line(&advised(line)),
             SendEvent::Joined { receiver, address, joined, wanted, .. } => {
                 let there = match &self.waiting {
                     Some(_) => format!("{joined} of {wanted}"),
@@ -575,7 +575,7 @@ fn missed(receiver: &ReceiverProgress, objects: u64, unit: &str) -> Option<(Stri
 
 #[cfg(test)]
 mod tests {
-    use treecast::watch::{Hindrance, Holder};
+    use treecast::unstable::watch::{Hindrance, Holder};
 
     use super::*;
 

@@ -17,7 +17,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use treecast::{KeptState, Stop, Ticket, reason::SendError};
+use treecast::{
+    KeptState, Ticket,
+    unstable::{Stop, reason::SendError},
+};
 use treecast_host::{
     clock::WallTime,
     folder::{Lock, lock},
@@ -68,11 +71,11 @@ impl Kept {
     /// possible: the session goes on without.
     pub fn begin(args: &SessionArgs) -> Option<Self> {
         let goes_on = !is_stream(args)
-            && args.feed.is_none()
+            && args.sent.feed.is_none()
             && !is_iotup(args)
             && args.repair != Repair::Local
             // The loops of such a carousel bring less as long as its state is not kept.
-            && !(is_carousel(args) && args.delta);
+            && !(is_carousel(args) && args.form.delta);
         if !goes_on || args.session.is_some() {
             return None;
         }
@@ -82,7 +85,7 @@ impl Kept {
         let command = Command {
             working_folder: env::current_dir().ok()?,
             start_at: args.start.start_at.map(|at| at.as_secs()),
-            arguments: args.arguments.iter().skip(1).cloned().collect(),
+            arguments: args.sent.arguments.iter().skip(1).cloned().collect(),
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
         let folder = parent.join(format!("{}-{}", now.as_millis(), std::process::id()));

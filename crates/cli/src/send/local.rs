@@ -3,10 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
-use treecast::options::{GroupsFile, LocalMode, LocalOptions};
+use treecast::unstable::options::{GroupsFile, LocalMode, LocalOptions};
 use treecast_host::quantity::{self, QuantityError};
 
-use super::{Repair, SessionArgs, rate};
+use super::rate;
 use crate::advice;
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -28,7 +28,7 @@ pub(super) struct LocalArgs {
     #[arg(long, value_name = "FILE")]
     pub local_groups: Option<PathBuf>,
     /// Repair local: the highest rate at which one receiver sends again, counted as for --rate [default: --rate]
-    #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", value_parser = rate::parse_bps, allow_hyphen_values = true)]
     pub repair_rate: Option<u64>,
     /// Repair local: a receiver that loses a larger share of packets counts as congested and slows the sender
     /// [default: 50%, or 2% with --rate auto]
@@ -53,50 +53,6 @@ pub(super) fn options(args: &LocalArgs) -> Result<LocalOptions, String> {
     options.repair_bps = args.repair_rate;
     options.congestion_loss = args.congestion_loss;
     Ok(options)
-}
-
-/// Refuses options that need another repair.
-pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
-    let (is_local, local) = (args.repair == Repair::Local, &args.local);
-    let of_local = [
-        (local.local_mode.is_some(), "--local-mode"),
-        (local.local_groups.is_some(), "--local-groups"),
-        (local.deadline.is_some(), "--deadline"),
-        (local.repair_rate.is_some(), "--repair-rate"),
-        (local.congestion_loss.is_some(), "--congestion-loss"),
-    ];
-    if let Some((_, option)) = of_local.iter().find(|(is_there, _)| *is_there && !is_local) {
-        return Err(format!("{option} is for local groups: leave it out, or add --repair local"));
-    }
-    // Nobody connects to the sender.
-    let of_connections = [
-        (args.control.is_some(), "--control"),
-        (args.start.per_address.is_some(), "--per-address"),
-        (args.linger.is_some(), "--linger"),
-        (args.stall_limit.is_some(), "--stall-limit"),
-        (args.at_once.is_some(), "--at-once"),
-        (args.start.start_at.is_some(), "--start-at"),
-    ];
-    if let Some((_, option)) = of_connections.iter().find(|(is_there, _)| *is_there && is_local) {
-        return Err(format!(
-            "in a session with local groups, nobody connects to the sender: leave out {option}, or take --repair nack"
-        ));
-    }
-    let of_secrets = [(args.allow.is_some(), "--allow"), (args.expires.is_some(), "--expires")];
-    if let Some((_, option)) = of_secrets.iter().find(|(is_there, _)| *is_there && is_local) {
-        return Err(format!(
-            "the ticket of a session with local groups holds its secret, so the sender cannot keep anybody out who has it: leave out \
-             {option}, or take --repair nack"
-        ));
-    }
-    let is_alone = local.local_mode == Some(Mode::Sender) && local.local_groups.is_some();
-    if is_alone {
-        return Err(
-            "in the mode sender there is one group: leave out --local-groups, or take another --local-mode"
-                .into(),
-        );
-    }
-    Ok(())
 }
 
 /// Parses a time to the millisecond.

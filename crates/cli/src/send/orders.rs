@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use treecast::Starter;
+use treecast::unstable::Starter;
 use treecast_host::{signals, terminal};
 
 use super::{SessionArgs, is_carousel, is_stream};
@@ -23,9 +23,9 @@ pub(super) const HELP: &str = "while it waits: Enter starts now, a number waits 
 
 /// Whether a person waits at the terminal, who reads what is printed and can type.
 pub(super) fn is_at_terminal(args: &SessionArgs) -> bool {
-    !args.json
+    !args.show.json
         && !is_stream(args)
-        && args.feed.is_none()
+        && args.sent.feed.is_none()
         && io::stdin().is_terminal()
         && io::stderr().is_terminal()
 }

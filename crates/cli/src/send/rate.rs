@@ -1,9 +1,7 @@
 //! `--rate`, `--rate-floor` and `--rates`.
 
-use treecast::Rate;
-use treecast_host::quantity::QuantityError;
-
-use super::rate_bps;
+use treecast::{Rate, limits::RATES_BPS};
+use treecast_host::quantity::{self, QuantityError};
 
 pub(super) fn parse_asked(text: &str) -> Result<Rate, QuantityError> {
     match text {
@@ -12,7 +10,7 @@ pub(super) fn parse_asked(text: &str) -> Result<Rate, QuantityError> {
         "max" => return Ok(Rate::Max),
         _ => {}
     }
-    rate_bps(text).map(Rate::Bps).map_err(|error| error.or("auto, tfmcc or max"))
+    parse_bps(text).map(Rate::Bps).map_err(|error| error.or("auto, tfmcc or max"))
 }
 
 /// The value of `--rates`, in bits a second.
@@ -20,13 +18,13 @@ pub(super) fn parse_asked(text: &str) -> Result<Rate, QuantityError> {
 pub(super) struct Rates(pub Vec<u64>);
 
 pub(super) fn parse_rates(text: &str) -> Result<Rates, String> {
-    let rates: Result<_, _> = text.split(',').map(rate_bps).collect();
+    let rates: Result<_, _> = text.split(',').map(parse_bps).collect();
     rates.map(Rates).map_err(|error| format!("expected rates from fast to slow, as 500M,100M,20M; {error}"))
 }
 
-/// Parses the floor, in bits a second.
-pub(super) fn parse_floor(text: &str) -> Result<u64, QuantityError> {
-    rate_bps(text)
+/// Parses a rate at which packets can be sent, in bits a second.
+pub(super) fn parse_bps(text: &str) -> Result<u64, QuantityError> {
+    quantity::rate_bps(text, RATES_BPS)
 }
 
 #[cfg(test)]
@@ -45,7 +43,7 @@ mod tests {
     #[test]
     fn a_rate_is_a_number_or_a_word() {
         for bad in ["0", "max", "auto", "1T", "-5", "1000G"] {
-            assert!(parse_floor(bad).is_err(), "{bad}");
+            assert!(parse_bps(bad).is_err(), "{bad}");
         }
         assert!(parse_asked("0").unwrap_err().to_string().contains("or auto, tfmcc or max"));
         let words = ["auto", "tfmcc", "max", "20M"].map(parse_asked);

@@ -1,34 +1,207 @@
-//! Combinations of options that cannot work together.
+//! Options that have no effect beside others: those that other kinds of sessions have, and those that other options replace.
+//! What contradicts each other is refused by the library.
 
 use std::io::{self, IsTerminal};
 
-use treecast::options::FeedSource;
+use treecast::unstable::options::FeedSource;
 
-use super::{Dialect, Fanout, Repair, SessionArgs, asks_for_fec, is_carousel, is_stream, local, standing};
+use super::{Dialect, Fanout, Repair, SessionArgs, is_carousel, is_stream, local::Mode, standing};
 
 /// Whether a combination of options is refused, and what to do about it.
 type Refusal = (bool, &'static str);
 
-/// Refuses combinations of options that cannot work together.
+/// Refuses options that would have no effect.
 pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
     check_stream(args)?;
-    if args.spool.is_some() && !is_stream(args) {
-        return Err("--spool keeps standard input: name - in place of files, or leave it out".into());
-    }
     standing::check(args)?;
-    let refused = refused(args).into_iter().chain(refused_by_iotup(args)).chain(refused_by_fanout(args));
-    let mut refused = refused.chain(refused_by_delta(args));
+    let mut refused = refused(args).into_iter();
     refused.find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))?;
-    refused_by_carousel(args).filter(|_| is_carousel(args)).map_or(Ok(()), Err)?;
-    local::check(args)?;
+    for Foreign { is_foreign, why, options, otherwise } in foreign(args) {
+        if let Some((_, option)) = options.into_iter().find(|(is_given, _)| is_foreign && *is_given) {
+            return Err(format!("{why}: leave out {option}{otherwise}"));
+        }
+    }
     check_sharing(args)
+}
+
+/// Options that only some sessions have.
+struct Foreign {
+    /// Whether this session has them not.
+    is_foreign: bool,
+    why: &'static str,
+    /// Whether each is given, and its name.
+    options: Vec<(bool, &'static str)>,
+    /// What else can be done than to leave them out, behind a comma.
+    otherwise: &'static str,
+}
+
+/// Options of other kinds of sessions.
+fn foreign(args: &SessionArgs) -> impl Iterator<Item = Foreign> {
+    let kinds = foreign_to_carousels(args).into_iter().chain(foreign_to_local_groups(args));
+    kinds.chain(foreign_to_connections(args)).chain(foreign_to_packets(args)).chain(foreign_to_fanouts(args))
+}
+
+/// Options that need connections of receivers.
+fn of_connections(args: &SessionArgs) -> Vec<(bool, &'static str)> {
+    let SessionArgs { mending, start, network, .. } = args;
+    vec![
+        (network.control.is_some(), "--control"),
+        (start.per_address.is_some(), "--per-address"),
+        (mending.linger.is_some(), "--linger"),
+        (mending.stall_limit.is_some(), "--stall-limit"),
+        (mending.at_once.is_some(), "--at-once"),
+        (start.start_at.is_some(), "--start-at"),
+    ]
+}
+
+/// Options that say whom the sender keeps out.
+fn of_admission(args: &SessionArgs) -> Vec<(bool, &'static str)> {
+    vec![(args.security.allow.is_some(), "--allow"), (args.security.expires.is_some(), "--expires")]
+}
+
+fn foreign_to_carousels(args: &SessionArgs) -> [Foreign; 4] {
+    let row = |why, options, otherwise| Foreign { is_foreign: is_carousel(args), why, options, otherwise };
+    let counted =
+        vec![(args.start.wait.is_some(), "--wait"), (args.start.wait_at_least.is_some(), "--wait-at-least")];
+    [
+        row("a carousel cannot see who listens", of_admission(args), ""),
+        row("a carousel starts at the first listener and cannot count them", counted, ""),
+        row(
+            "to a carousel nobody connects, it starts at the first listener, and sends its files one behind the other",
+            of_connections(args),
+            ", or take --repair nack",
+        ),
+        row("a carousel sends what it began with", vec![(args.sent.feed.is_some(), "--feed")], ""),
+    ]
+}
+
+fn foreign_to_local_groups(args: &SessionArgs) -> [Foreign; 4] {
+    let local = &args.local;
+    let is_local = args.repair == Repair::Local;
+    let row = |is_foreign, why, options, otherwise| Foreign { is_foreign, why, options, otherwise };
+    [
+        row(
+            is_local,
+            "in a session with local groups, nobody connects to the sender",
+            of_connections(args),
+            ", or take --repair nack",
+        ),
+        row(
+            is_local,
+            "the ticket of a session with local groups holds its secret, so the sender cannot keep anybody out who has it",
+            of_admission(args),
+            ", or take --repair nack",
+        ),
+        row(
+            !is_local,
+            "this session has no local groups",
+            vec![
+                (local.local_mode.is_some(), "--local-mode"),
+                (local.local_groups.is_some(), "--local-groups"),
+                (local.deadline.is_some(), "--deadline"),
+                (local.repair_rate.is_some(), "--repair-rate"),
+                (local.congestion_loss.is_some(), "--congestion-loss"),
+            ],
+            ", or add --repair local",
+        ),
+        row(
+            local.local_mode == Some(Mode::Sender),
+            "in the mode sender there is one group",
+            vec![(local.local_groups.is_some(), "--local-groups")],
+            ", or take another --local-mode",
+        ),
+    ]
+}
+
+fn foreign_to_connections(args: &SessionArgs) -> [Foreign; 3] {
+    let (is_carousel, ring, mending) = (is_carousel(args), &args.ring, &args.mending);
+    let mends = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
+    [
+        Foreign {
+            is_foreign: !mends,
+            why: "this session has no retransmissions to single receivers",
+            options: vec![
+                (mending.retx_factor.is_some(), "--retx-factor"),
+                (mending.priority.is_some(), "--priority"),
+                (args.sent.feed.as_ref().is_some_and(|feed| feed.kept > 0), "--keep"),
+                (args.sent.spool.is_some(), "--spool"),
+            ],
+            otherwise: ", or take --repair nack or after",
+        },
+        Foreign {
+            is_foreign: is_carousel || args.repair == Repair::Local,
+            why: "senders of carousels and local groups do not know their receivers one by one",
+            options: vec![(args.show.report.is_some(), "--report")],
+            otherwise: "",
+        },
+        Foreign {
+            is_foreign: !is_carousel,
+            why: "only a carousel ends so",
+            options: vec![(ring.idle.is_some(), "--idle"), (ring.loops.is_some(), "--loops")],
+            otherwise: ", or add --repair carousel",
+        },
+    ]
+}
+
+fn foreign_to_packets(args: &SessionArgs) -> [Foreign; 2] {
+    let is_iotup = args.ring.dialect == Dialect::Iotup;
+    [
+        Foreign {
+            is_foreign: !is_iotup,
+            why: "only the IoT updater's frames hold a hash of this kind",
+            options: vec![(args.ring.hash.is_some(), "--hash")],
+            otherwise: ", or add --dialect iotup",
+        },
+        Foreign {
+            is_foreign: is_iotup,
+            why: "the IoT updater has no ticket that a code could get, and no local groups",
+            options: vec![(args.invite.code, "--code"), (args.repair == Repair::Local, "--repair local")],
+            otherwise: ", or --dialect iotup",
+        },
+    ]
+}
+
+fn foreign_to_fanouts(args: &SessionArgs) -> [Foreign; 3] {
+    let (ways, network) = (&args.ways, &args.network);
+    [
+        Foreign {
+            is_foreign: !matches!(ways.fanout, Fanout::Multicast | Fanout::Auto),
+            why: "unicast, MEADcast and Xcast need no group",
+            options: vec![(network.group.is_some(), "--group"), (network.source.is_some(), "--source")],
+            otherwise: ", or take --fanout auto",
+        },
+        Foreign {
+            is_foreign: !is_copied(args),
+            why: "no packets of MEADcast are sent",
+            options: vec![
+                (ways.receivers.is_some() && !is_carousel(args), "--receivers"),
+                (ways.mead_dialect.is_some(), "--mead-dialect"),
+            ],
+            otherwise: ", or take --fanout mead or auto",
+        },
+        Foreign {
+            is_foreign: !is_copied(args) && ways.fanout != Fanout::Xcast,
+            why: "no routers make copies of this session's packets",
+            options: vec![(ways.domain_key.is_some(), "--domain-key")],
+            otherwise: ", or take --fanout mead, xcast or auto",
+        },
+    ]
+}
+
+/// Whether receivers may get MEADcast packets.
+fn is_copied(args: &SessionArgs) -> bool {
+    matches!(args.ways.fanout, Fanout::Mead | Fanout::Auto)
 }
 
 /// Refuses what cannot go with standard input as the one thing that is sent.
 fn check_stream(args: &SessionArgs) -> Result<(), String> {
+    if !is_stream(args) {
+        let line = "--spool keeps standard input: name - in place of files, or leave it out";
+        return if args.sent.spool.is_some() { Err(line.to_owned()) } else { Ok(()) };
+    }
     let refused = [
-        (args.paths.len() > 1, "standard input is sent alone: name no files beside -"),
-        (args.feed.is_some(), "standard input is sent alone: leave out --feed, or -"),
+        (args.sent.paths.len() > 1, "standard input is sent alone: name no files beside -"),
+        (args.sent.feed.is_some(), "standard input is sent alone: leave out --feed, or -"),
         (args.session.is_some(), "standard input cannot be read again: leave out --session, or name a file"),
         (
             is_carousel(args),
@@ -40,205 +213,46 @@ fn check_stream(args: &SessionArgs) -> Result<(), String> {
         ),
     ];
     let refused = refused.into_iter().find(|(is_refused, _)| *is_refused);
-    refused.filter(|_| is_stream(args)).map_or(Ok(()), |(_, why)| Err(why.to_owned()))
+    refused.map_or(Ok(()), |(_, why)| Err(why.to_owned()))
 }
 
-fn refused(args: &SessionArgs) -> [Refusal; 12] {
-    let is_carousel = is_carousel(args);
-    let mends = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
+fn refused(args: &SessionArgs) -> [Refusal; 4] {
+    let feed = args.sent.feed.as_ref().map(|feed| &feed.source);
     [
         (
-            (args.plain || args.dialect == Dialect::Iotup)
-                && (args.announce.is_some() || args.to_standing.is_some()),
+            (args.security.plain || args.ring.dialect == Dialect::Iotup)
+                && (args.invite.announce.is_some() || args.invite.to_standing.is_some()),
             "an announcement is signed, and a plain session has no key: leave out --announce, or --plain and --dialect iotup",
         ),
         (
-            args.session.is_some()
-                && args.feed.as_ref().is_some_and(|feed| !matches!(feed.source, FeedSource::Folder(_))),
+            args.session.is_some() && feed.is_some_and(|source| !matches!(source, FeedSource::Folder(_))),
             "what came by --feed cannot be told again: leave out --feed or --session, or send a folder with `treecast feed DIR`",
         ),
         (
-            args.feed.as_ref().is_some_and(|feed| feed.kept > 0) && !mends,
-            "--keep needs retransmissions to single receivers: leave it out, or take --repair nack or after",
-        ),
-        (
-            args.spool.is_some() && !mends,
-            "--spool needs retransmissions to single receivers: leave it out, or take --repair nack or after",
-        ),
-        (
-            args.rates.is_some() && (args.rate.is_some() || args.rate_floor.is_some()),
+            args.pace.rates.is_some() && (args.pace.rate.is_some() || args.pace.rate_floor.is_some()),
             "--rates says all that --rate and --rate-floor could: leave these out, or --rates",
         ),
         (
-            !is_carousel && args.idle.is_some(),
-            "--idle is for a carousel: leave it out, or add --repair carousel",
-        ),
-        (
-            !is_carousel && args.loops.is_some(),
-            "--loops is for a carousel: leave it out, or add --repair carousel",
-        ),
-        (
-            !mends && args.retx_factor.is_some(),
-            "--retx-factor bounds retransmissions, and there are none: leave it out, or take --repair nack or after",
-        ),
-        (
-            args.give_up_after.is_some()
-                && (args.feed.is_some() || is_carousel || args.repair == Repair::Local),
-            "--give-up-after needs receivers that say when they have everything, and an end: leave it out with --feed, \
-             --repair carousel and --repair local",
-        ),
-        (
-            args.report.is_some() && (is_carousel || args.repair == Repair::Local),
-            "--report has a row for each receiver, and senders of carousels and local groups do not know them one by one: leave it out",
-        ),
-        (
-            !mends && args.priority.is_some(),
-            "--priority is between multicast and retransmissions, and there are none: leave it out, or take --repair \
-             nack or after",
-        ),
-        (
-            args.retx_factor.is_none() && args.retx_minimum.is_some(),
+            args.mending.retx_factor.is_none() && args.mending.retx_minimum.is_some(),
             "--retx-minimum is the least that --retx-factor comes to: leave it out, or add --retx-factor",
         ),
     ]
 }
 
-/// Options that the IoT updater's packets have no field for.
-fn refused_by_iotup(args: &SessionArgs) -> [Refusal; 6] {
-    let is_iotup = args.dialect == Dialect::Iotup;
-    let has_keys = args.key.is_some() || args.allow.is_some();
-    [
-        (is_iotup && has_keys, "the IoT updater's packets know no keys: leave out --key and --allow"),
-        (is_iotup && args.code, "the IoT updater has no ticket that a code could get: leave out --code"),
-        (
-            is_iotup && args.session.is_some(),
-            "the IoT updater knows no sessions, and its sender can be started again as it is: leave out --session",
-        ),
-        (
-            is_iotup && asks_for_fec(args),
-            "the IoT updater knows no repair symbols: leave out --fec, or --dialect iotup",
-        ),
-        (
-            is_iotup && args.repair == Repair::Local,
-            "the IoT updater knows no local groups: leave out --repair local, or --dialect iotup",
-        ),
-        (
-            !is_iotup && args.hash.is_some(),
-            "--hash is for the IoT updater's frames: leave it out, or add --dialect iotup",
-        ),
-    ]
-}
-
-/// Options that do not go with updates by difference.
-fn refused_by_delta(args: &SessionArgs) -> [Refusal; 6] {
-    let asks = matches!(args.repair, Repair::Nack | Repair::After) && args.dialect == Dialect::Session;
-    let refused = [
-        (
-            args.dialect == Dialect::Iotup,
-            "the IoT updater's frames carry whole files: leave out --delta, or --dialect iotup",
-        ),
-        (
-            !asks && !is_carousel(args),
-            "--delta needs receivers that say what they lack: leave it out, or take --repair nack, after or carousel",
-        ),
-        (
-            args.compress.is_some(),
-            "--delta compares files as they are, and --compress changes them: leave out one of both",
-        ),
-        (
-            args.feed.is_some() || is_stream(args),
-            "--delta looks at a file before it is sent, and a feed or standard input is not there yet: leave it out, or name files",
-        ),
-        (
-            asks && args.rates.is_some(),
-            "with --delta all receivers get what is lacking in one group: leave out --delta or --rates",
-        ),
-        (
-            asks && asks_for_fec(args),
-            "--delta sends only parts of a file, and repair symbols stand for whole parts: leave out --delta or --fec",
-        ),
-    ];
-    refused.map(|(is_refused, why)| (is_refused && args.delta, why))
-}
-
-/// Options that need answers of receivers.
-fn refused_by_carousel(args: &SessionArgs) -> Option<String> {
-    let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
-    let unseen = "a carousel cannot see who listens";
-    let uncounted = "a carousel starts at the first listener and cannot count them";
-    let options = [
-        (args.allow.is_some(), unseen, "--allow, and give its ticket to nobody else"),
-        (args.expires.is_some(), unseen, "--expires"),
-        (args.control.is_some(), "a carousel takes no control connections", "--control"),
-        (args.start.wait.is_some(), uncounted, "--wait"),
-        (args.start.wait_at_least.is_some(), uncounted, "--wait-at-least"),
-        (args.start.start_at.is_some(), "a carousel starts at the first listener", "--start-at"),
-        (args.start.per_address.is_some(), unseen, "--per-address"),
-        (args.linger.is_some(), "a carousel waits for nobody who has broken off", "--linger"),
-        (args.feed.is_some(), "a carousel sends what it began with", "--feed"),
-        (args.stall_limit.is_some(), "a carousel cannot see who has stalled", "--stall-limit"),
-        (args.at_once.is_some(), "a carousel sends one file behind the other", "--at-once"),
-    ];
-    if let Some((_, why, option)) = options.iter().find(|(is_given, ..)| *is_given) {
-        return Some(format!("{why}: leave out {option}"));
-    }
-    let nowhere = "nobody tells a carousel where its receivers are: name their addresses with --receivers, or take --fanout \
-                   multicast";
-    (!has_group && args.receivers.is_none()).then(|| nowhere.to_owned())
-}
-
-/// Options that have no effect with the chosen fanout.
-fn refused_by_fanout(args: &SessionArgs) -> [Refusal; 6] {
-    let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
-    let is_copied = is_copied(args);
-    let takes_names = is_carousel(args) && args.fanout != Fanout::Multicast;
-    [
-        (
-            is_carousel(args) && !takes_names && args.receivers.is_some(),
-            "--receivers names where a carousel's copies go, and multicast makes none: leave it out, or take another --fanout",
-        ),
-        (
-            !is_copied && !takes_names && args.receivers.is_some(),
-            "--receivers names where MEADcast is to reach: leave it out, or take --fanout mead or auto",
-        ),
-        (
-            !is_copied && args.fanout != Fanout::Xcast && args.domain_key.is_some(),
-            "--domain-key is that of MEADcast and Xcast routers: leave it out, or take --fanout mead, xcast or auto",
-        ),
-        (
-            !is_copied && args.mead_dialect.is_some(),
-            "--mead-dialect is of MEADcast's headers: leave it out, or take --fanout mead or auto",
-        ),
-        (
-            !has_group && args.group.is_some(),
-            "unicast, MEADcast and Xcast need no group: leave out --group, or take --fanout auto",
-        ),
-        (
-            !has_group && args.source.is_some(),
-            "unicast, MEADcast and Xcast have no multicast source: leave out --source, or take --fanout auto",
-        ),
-    ]
-}
-
-/// Whether receivers may get MEADcast packets.
-fn is_copied(args: &SessionArgs) -> bool {
-    matches!(args.fanout, Fanout::Mead | Fanout::Auto)
-}
-
 /// Refuses options for shared packets that have no effect with the chosen fanout.
 fn check_sharing(args: &SessionArgs) -> Result<(), String> {
     // Xcast makes its lists from the addresses alone, so only their length can be chosen.
-    let is_xcast = args.fanout == Fanout::Xcast;
-    if let Some(option) = args.sharing.named_but_max().filter(|_| is_xcast) {
+    let is_xcast = args.ways.fanout == Fanout::Xcast;
+    if let Some(option) = args.ways.sharing.named_but_max().filter(|_| is_xcast) {
         return Err(format!("{option} is of MEADcast: leave it out, or take --fanout mead or auto"));
     }
-    if let Some(option) = args.sharing.named().filter(|_| !is_copied(args) && !is_xcast) {
+    if let Some(option) = args.ways.sharing.named().filter(|_| !is_copied(args) && !is_xcast) {
         return Err(format!(
             "{option} says how receivers share MEADcast packets: leave it out, or take --fanout mead or auto"
         ));
     }
-    match args.sharing.limit_of_the_thesis() {
-        Some(option) if !args.sharing.is_by_thesis() => Err(format!(
+    match args.ways.sharing.limit_of_the_thesis() {
+        Some(option) if !args.ways.sharing.is_by_thesis() => Err(format!(
             "{option} limits the thesis' groups, and those of the least cost have none: leave it out, or add --grouping thesis"
         )),
         _ => Ok(()),

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use treecast::{options::FeedSource, watch::SendProgress};
+use treecast::unstable::{options::FeedSource, watch::SendProgress};
 
 use super::SessionArgs;
 use crate::{
@@ -34,7 +34,7 @@ impl Report {
     /// # Errors
     /// One line, if it cannot be written, or would be among what is sent.
     pub fn open(args: &SessionArgs) -> Result<Option<Self>, String> {
-        let Some(path) = &args.report else { return Ok(None) };
+        let Some(path) = &args.show.report else { return Ok(None) };
         let failed = |error: io::Error| cannot_write(path, &error);
         let target = match path.metadata() {
             Ok(status) if !status.is_file() && !status.is_dir() => {
@@ -70,11 +70,11 @@ impl Report {
 
 /// Sees that the report replaces no file that is sent, and is not sent itself.
 fn check_not_sent(args: &SessionArgs, path: &Path, place: &Path) -> Result<(), String> {
-    let watched = args.feed.iter().filter_map(|feed| match &feed.source {
+    let watched = args.sent.feed.iter().filter_map(|feed| match &feed.source {
         FeedSource::Folder(folder) => Some(&folder.path),
         _ => None,
     });
-    let sent = args.paths.iter().chain(watched);
+    let sent = args.sent.paths.iter().chain(watched);
     // Files and folders by their numbers, because one may have several names.
     let number = |path: &Path| path.metadata().ok().map(|status| (status.dev(), status.ino()));
     let sent: Vec<_> = sent.filter_map(|path| Some((path, number(path)?))).collect();

@@ -1,34 +1,34 @@
 //! `--to-standing`: what it says, and what cannot go with it.
 
-use treecast::options::Listed;
+use treecast::unstable::options::Listed;
 
 use super::{Repair, SessionArgs, is_carousel};
 
 /// The receivers that are named: an empty list for any. `None` if the session is for no standing receivers.
 pub(super) fn listed(args: &SessionArgs) -> Result<Option<Vec<Listed>>, String> {
-    let listed = args.to_standing.as_deref().map(Listed::parse).transpose();
+    let listed = args.invite.to_standing.as_deref().map(Listed::parse).transpose();
     listed.map_err(|error| format!("{error} (--to-standing)"))
 }
 
 /// A line for the user if the list is a single name, which may be meant for a file that is not there.
 pub(super) fn hint(args: &SessionArgs) -> Option<String> {
-    let hint = args.to_standing.as_deref().and_then(Listed::hint);
+    let hint = args.invite.to_standing.as_deref().and_then(Listed::hint);
     hint.map(|hint| format!("{hint} (--to-standing)"))
 }
 
 pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
-    let names_some = args.to_standing.as_deref().is_some_and(|list| list != Listed::ANY);
+    let names_some = args.invite.to_standing.as_deref().is_some_and(|list| list != Listed::ANY);
     let refused = [
         (
-            args.key.is_none() || args.plain,
-            "standing receivers take files of senders that they trust: add --key, which they know (`treecast keys new` makes one)",
+            args.security.key.is_none() || args.security.plain,
+            "standing receivers take files of senders that they trust: add --key, which they know (`treecast keys new` makes one, and --key default takes it)",
         ),
         (
             names_some && (is_carousel(args) || matches!(args.repair, Repair::Local | Repair::None)),
             "--to-standing with names needs to hear of each receiver what it has: take --repair nack or after, or --to-standing any",
         ),
         (
-            names_some && (args.feed.is_some() || super::is_stream(args)),
+            names_some && (args.sent.feed.is_some() || super::is_stream(args)),
             "what comes by a feed is not sent again to those who come later: name files, or take --to-standing any",
         ),
         (
@@ -36,6 +36,6 @@ pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
             "--to-standing says for how many the start waits: leave out --wait",
         ),
     ];
-    let refused = refused.iter().find(|(is_refused, _)| *is_refused && args.to_standing.is_some());
+    let refused = refused.iter().find(|(is_refused, _)| *is_refused && args.invite.to_standing.is_some());
     refused.map_or(Ok(()), |(_, why)| Err((*why).to_owned()))
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use treecast::status::{Found, Phase, Progress, find, order};
+use treecast::unstable::status::{Found, Phase, Progress, find, order};
 
 use crate::{Outcome, arguments::counted, output};
 
@@ -76,7 +76,7 @@ fn sender(found: &Found) -> Option<(u32, String, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use treecast::status::Snapshot;
+    use treecast::unstable::status::Snapshot;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use treecast::{
+use treecast::unstable::{
     status::{Found, Progress, Sending, Snapshot},
     watch::{ReceiverProgress, ReceiverState},
 };
@@ -217,7 +217,7 @@ impl List<'_> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use treecast::{status::Phase, watch::SendProgress};
+    use treecast::unstable::{status::Phase, watch::SendProgress};
 
     use super::*;
     use crate::roster::tests::thousand;

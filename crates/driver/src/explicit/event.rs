@@ -8,7 +8,7 @@ use treecast_proto::explicit::{
     mead::tree::Tree,
 };
 
-use crate::events::as_field_text;
+use crate::{events::as_field_text, remedies::Advised};
 
 /// An event of the sender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub enum MeadEvent {
     },
     /// Something is not as it should be.
     #[serde(with = "as_field_text")]
-    Warning(String),
+    Warning(Advised),
     /// The path to these receivers has a smaller MTU than the sender's packets.
     Narrow {
         receivers: Vec<Ipv6Addr>,

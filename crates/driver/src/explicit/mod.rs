@@ -28,7 +28,7 @@ use treecast_proto::explicit::mead::grouping::NoMax;
 pub(crate) use self::discovery::{Hearing, News, carry_out};
 pub(crate) use self::raw::{PacketSocket, epoch};
 pub(crate) use self::session::check_receivers;
-pub(crate) use self::sharing::{KeyWatch, NO_ROUTER_HAS_KEY};
+pub(crate) use self::sharing::{KeyWatch, no_router_has_key};
 pub(crate) use self::super_socket::SuperSocket;
 pub use self::{session::run, sharing::Sharing};
 pub use treecast_host::tun::TunError;

@@ -39,11 +39,15 @@ use super::{
     event::{Branch, Counted, Group, MeadEvent, Registrations},
     raw::PacketSocket,
     registrations::RegistrationSocket,
-    sharing::{KeyWatch, NO_ROUTER_HAS_KEY},
+    sharing::{KeyWatch, no_router_has_key},
     super_socket::SuperSocket,
     transmitter::{self, Shared},
 };
-use crate::{clock::Clock, remedies::FEWER_ADDRESSES, security::random};
+use crate::{
+    clock::Clock,
+    remedies::{Advised, Remedy},
+    security::random,
+};
 
 /// Bytes of both headers.
 const IP_AND_UDP_LEN: usize = 48;
@@ -220,7 +224,7 @@ impl Session<'_> {
             self.tell_statistics(statistics, notify);
             match members.look() {
                 Ok(changed) => self.change(&changed),
-                Err(error) => notify(MeadEvent::Warning(error.to_string())),
+                Err(error) => notify(MeadEvent::Warning(error.to_string().into())),
             }
         }
         Ok(())
@@ -250,7 +254,7 @@ impl Session<'_> {
                     }
                     let counters = self.sender.counters();
                     if self.key_watch.take_if(|watch| watch.misses_key(counters)).is_some() {
-                        notify(MeadEvent::Warning(NO_ROUTER_HAS_KEY.to_owned()));
+                        notify(MeadEvent::Warning(no_router_has_key()));
                     }
                 }
                 News::Event(Event::Narrow(receivers, mtu)) => narrow.push((receivers, mtu)),
@@ -271,7 +275,8 @@ impl Session<'_> {
         };
         self.counted.refused_packets += 1;
         if self.unreachable.insert(receiver) {
-            notify(MeadEvent::Warning(format!("{receiver} cannot be reached: {}", reason(&failure))));
+            let line = format!("{receiver} cannot be reached: {}", reason(&failure));
+            notify(MeadEvent::Warning(line.into()));
         }
     }
 
@@ -593,12 +598,13 @@ fn tun_mtu(form: &Form, max: usize, path_mtu: usize) -> u32 {
 fn warn_of_long_packets(form: &Form, max: usize, mtu: u32, notify: Notify<'_>) {
     let whole = form.mtu.saturating_sub(form.header_len(max));
     if whole < mtu as usize {
-        notify(MeadEvent::Warning(format!(
+        let line = format!(
             "packets of more than {whole} bytes leave in several, for a header with {max} addresses does not fit beside them \
-             into {} bytes: have programs send at most {} bytes in a datagram, {FEWER_ADDRESSES}",
+             into {} bytes: have programs send at most {} bytes in a datagram, or put fewer addresses into a packet",
             form.mtu,
             whole.saturating_sub(IP_AND_UDP_LEN)
-        )));
+        );
+        notify(MeadEvent::Warning(Advised::by(Remedy::FewerAddresses, line)));
     }
 }
 

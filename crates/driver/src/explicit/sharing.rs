@@ -15,6 +15,7 @@ use treecast_proto::explicit::{
 use treecast_wire::mead::Dialect;
 
 use super::Error;
+use crate::remedies::{Advised, Remedy};
 
 /// The settings of routers and groupings. Names are those of listing A.3, if it has one.
 #[derive(Debug, Clone)]
@@ -105,8 +106,11 @@ pub(crate) struct KeyWatch {
 }
 
 /// Warning for a user whose routers do not have the domain's key.
-pub(crate) const NO_ROUTER_HAS_KEY: &str = "no router proves that it has the domain's key, and nobody is served by MEADcast: there \
-     is no router on the ways, or all have another key or none; give them this one";
+pub(crate) fn no_router_has_key() -> Advised {
+    let line = "no router proves that it has the domain's key, and nobody is served by MEADcast: there is no router on the ways, \
+                or all have another key or none; give them this one";
+    Advised::by(Remedy::GiveRoutersKey, line)
+}
 
 impl KeyWatch {
     /// Returns whether the discovery that has just ended shows that no router has the key.
@@ -124,7 +128,6 @@ mod tests {
     #[test]
     fn a_foreign_domain_is_noticed_only_when_nobody_proves() {
         let counters = |forged, responses| Counters { forged, unproved: 0, responses, ..Counters::default() };
-        assert!(NO_ROUTER_HAS_KEY.ends_with(crate::remedies::ROUTER_KEY));
         assert!(KeyWatch::default().misses_key(counters(0, 0)), "routers with another key do not answer");
         let mut watch = KeyWatch::default();
         assert!(!watch.misses_key(counters(3, 1)));

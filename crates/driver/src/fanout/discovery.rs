@@ -29,7 +29,8 @@ use super::{
     lists::{Common, SharedList},
 };
 use crate::{
-    explicit::{KeyWatch, NO_ROUTER_HAS_KEY, News, carry_out},
+    explicit::{KeyWatch, News, carry_out, no_router_has_key},
+    remedies::Advised,
     security::random,
     udp::NarrowWay,
     words::some_of,
@@ -52,7 +53,7 @@ pub(crate) struct Discovery {
     /// The watch over the domain's key. `None` without such a key, and once the user has been warned.
     key_watch: Option<KeyWatch>,
     /// Warnings for the user ...
-    warnings: Vec<String>,
+    warnings: Vec<Advised>,
     /// ... and about which ways.
     narrow: Vec<NarrowWay>,
 }
@@ -178,12 +179,13 @@ impl Discovery {
                     self.narrow.extend(receivers.into_iter().filter(|_| longest > mtu).map(way));
                 }
                 News::Event(Event::Unreachable(receivers, why)) => {
-                    self.warnings.push(format!("{} cannot be reached: {why}", some_of(&receivers, NAMED)));
+                    let line = format!("{} cannot be reached: {why}", some_of(&receivers, NAMED));
+                    self.warnings.push(line.into());
                 }
                 News::Event(Event::Discovered) => {
                     let counters = machine.counters();
                     if self.key_watch.take_if(|watch| watch.misses_key(counters)).is_some() {
-                        self.warnings.push(NO_ROUTER_HAS_KEY.to_owned());
+                        self.warnings.push(no_router_has_key());
                     }
                 }
             }
@@ -192,7 +194,7 @@ impl Discovery {
     }
 
     /// Takes warnings for the user.
-    pub fn take_warnings(&mut self) -> Vec<String> {
+    pub fn take_warnings(&mut self) -> Vec<Advised> {
         std::mem::take(&mut self.warnings)
     }
 

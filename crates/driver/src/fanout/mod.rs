@@ -27,7 +27,7 @@ use treecast_wire::ipv6::is_forwardable;
 pub(crate) use self::{discovery::Discovery, lists::SharedList};
 use crate::{
     explicit::{Hearing, PacketSocket, Sharing, SuperSocket, check_receivers},
-    remedies::{OTHER_INTERFACE, SHORTER_BLOCKS},
+    remedies::{Advised, Remedy, other_interface},
     udp::Offload,
     words::some_of,
 };
@@ -43,13 +43,14 @@ const CAPABLE_TRANSPORT: u32 = 2 << 20;
 const NAMED: usize = 3;
 
 /// A warning for the user where full packets do not fit, whichever way they take: the kernel sends fragments of them.
-pub(crate) fn too_narrow(receivers: &[IpAddr], mtu: usize, longest: usize, block_len: u16) -> String {
-    format!(
+pub(crate) fn too_narrow(receivers: &[IpAddr], mtu: usize, longest: usize, block_len: u16) -> Advised {
+    let line = format!(
         "only packets of up to {mtu} bytes fit on the way to {}, and the session's have up to {longest}: they go there in \
-         fragments, which is slower and loses more; {SHORTER_BLOCKS} {} bytes",
+         fragments, which is slower and loses more; start a session with blocks of {} bytes",
         some_of(receivers, NAMED),
         usize::from(block_len).saturating_sub(longest - mtu)
-    )
+    );
+    Advised::by(Remedy::ShorterBlocks, line)
 }
 
 /// The sockets by which such packets leave.
@@ -107,13 +108,13 @@ impl Lists {
         sharing: &Sharing,
         receivers: &[IpAddr],
         offload: Offload,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Advised> {
         let source = source(interface).ok_or_else(|| {
-            format!(
-                "interface {} has no global or unique local IPv6 address to send {} from: give it one, {OTHER_INTERFACE}",
+            other_interface(format!(
+                "interface {} has no global or unique local IPv6 address to send {} from: give it one",
                 interface.name,
                 kind.name()
-            )
+            ))
         })?;
         let xcast = (kind == Kind::Xcast).then_some(Xcast { is_anonymous: false, group: None });
         let form = Form { has_ports: true, xcast, ..sharing.form(source, interface) };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use treecast_wire::message::{BeginOfFile, ObjectKind};
 
 use super::{Kept, Limit, Rules, TargetFolder, check_name};
-use crate::remedies::HIDDEN;
+use crate::remedies::{Advised, Remedy};
 
 /// The objects of a session that have been taken, and the others, by number.
 #[derive(Debug, Clone, Default)]
@@ -93,16 +93,17 @@ impl Admission {
     ///
     /// # Errors
     /// The reason why it is refused.
-    pub fn admit(&mut self, index: u32, begin: &BeginOfFile) -> Result<(), String> {
+    pub fn admit(&mut self, index: u32, begin: &BeginOfFile) -> Result<(), Advised> {
         self.give_back(index);
         self.refused.remove(&index);
         // Whatever else is wrong with it, the store says so.
         if begin.file_name().starts_with('.') && check_name(begin.file_name()).is_ok() && !self.rules.hidden {
-            return Err(format!(
+            let line = format!(
                 "the name {:?} begins with a dot at the top of the target folder, where programs may obey it: \
-                 {HIDDEN}",
+                 hidden names are not allowed",
                 begin.file_name()
-            ));
+            );
+            return Err(Advised::by(Remedy::TakeHidden, line));
         }
         let (taken, most_bytes) = match begin.kind() {
             ObjectKind::Index => (&mut self.indexes, self.rules.max_bytes.map(|most| most / INDEX_SHARE)),
@@ -112,7 +113,7 @@ impl Admission {
             if self.refused.len() < MAX_REFUSED {
                 self.refused.insert(index, limit);
             }
-            limit.to_string()
+            limit.to_string().into()
         })
     }
 

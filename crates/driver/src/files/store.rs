@@ -25,7 +25,10 @@ use parts::Parts;
 pub use parts::{Lack, Shortage};
 
 use super::{Buffers, Ending, Journal, TargetFolder, Task, stored::CATCH_UP_LEN};
-use crate::udp::Batch;
+use crate::{
+    remedies::{Advised, Remedy},
+    udp::Batch,
+};
 
 /// The most batches there are at a time: 12 MiB.
 const MAX_BATCHES: usize = 48;
@@ -52,8 +55,10 @@ pub enum Report {
         file: FileId,
         ranges: Vec<Range<u64>>,
         /// The reason why the older version could not be read, or not to its end.
-        why_not: Option<String>,
+        why_not: Option<Advised>,
     },
+    /// What helps against the failure of this object, which the next report tells.
+    Helps { file: FileId, remedy: Remedy },
     /// The disk is full. From now on, objects wait for space.
     Full { shortage: Box<Shortage> },
     /// No object waits for space any more.

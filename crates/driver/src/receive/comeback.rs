@@ -16,6 +16,7 @@ use super::{
 use crate::{
     files::{Ending, Journal, TargetFolder},
     hindrance::Hindrance,
+    remedies::{Advised, Remedy},
 };
 
 /// The pause after a failed attempt.
@@ -42,9 +43,8 @@ pub(super) fn run(
             Ended::Broken { carried, reason, failing } => (carried, reason, failing),
         };
         let seconds = options.reconnect.as_secs();
-        on_event(ReceiveEvent::Warning(format!(
-            "{reason}; what came is kept, and the sender is looked for again for {seconds} s"
-        )));
+        let line = format!("{reason}; what came is kept, and the sender is looked for again for {seconds} s");
+        on_event(ReceiveEvent::Warning(Advised::by(Remedy::Reconnect, line)));
         let away_since = Instant::now();
         until = (true, away_since + options.reconnect);
         // A sender that breaks off at once, again and again, is left alone for a moment each time.
@@ -130,7 +130,7 @@ fn give_up(
     options: &ReceiveOptions,
     folder: &TargetFolder,
     mut summary: ReceiveSummary,
-    (reason, failing): (String, Vec<(FileId, String, String)>),
+    (reason, failing): (String, Vec<(FileId, String, Advised)>),
     error: &ReceiveError,
     is_time_up: bool,
     on_event: &mut dyn FnMut(ReceiveEvent),
@@ -147,7 +147,8 @@ fn give_up(
     {
         journal.end(Ending::Interrupted);
     }
-    summary.cut_short = Some(format!("{reason}; then: {error}"));
+    let line = format!("{reason}; then: {error}");
+    summary.cut_short = Some(Advised { line, remedy: error.remedy() });
     summary.progress.objects_failed = summary.failed;
     summary
 }

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     connection::Connection,
     files::Journal,
-    remedies,
+    remedies::{self, Advised, Remedy},
     security::{Identity, PublicKey, tls::ReceiverTls},
     udp::{
         GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_unicast_receiver,
@@ -142,7 +142,7 @@ struct Sockets {
     udp_port: u16,
     has_joined: bool,
     opened: Instant,
-    warnings: Vec<String>,
+    warnings: Vec<Advised>,
 }
 
 impl Sockets {
@@ -153,9 +153,12 @@ impl Sockets {
             return Err(ReceiveError::Family(lack.clone()));
         }
         let (own, buffer) = open(options, &interface)?;
-        let mut warnings: Vec<String> = buffer.warning.iter().cloned().collect();
-        warnings
-            .extend(lacks_family.map(|lack| format!("hears nothing of the group, and does without: {lack}")));
+        let lacks_group = |lack| {
+            let line = format!("hears nothing of the group, and does without: {lack}");
+            Advised::by(Remedy::OtherFamily, line)
+        };
+        let narrow = buffer.warning.clone().map(Advised::from);
+        let mut warnings: Vec<_> = narrow.into_iter().chain(lacks_family.map(lacks_group)).collect();
         let udp_port = match ticket.fanout {
             Fanout::Multicast => 0,
             Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => own.local_addr()?.port(),
@@ -263,7 +266,7 @@ pub(super) fn listen(
         None => None,
     };
     if sender_key.is_none() && options.dialect == Dialect::Session {
-        on_event(ReceiveEvent::Warning(remedies::PLAIN.to_owned()));
+        on_event(ReceiveEvent::Warning(plain()));
     }
     let (place, by_chance) = listening_place(options)?;
     let Sockets { interface, own, group, buffer, warnings, .. } = Sockets::open(options, place)?;
@@ -291,11 +294,17 @@ fn tls(
         if options.secure_only {
             return Err(ReceiveError::Plain);
         }
-        on_event(ReceiveEvent::Warning(remedies::PLAIN.to_owned()));
+        on_event(ReceiveEvent::Warning(plain()));
         return Ok(None);
     };
     let sender = PublicKey::from_bytes(security.sender_key).map_err(|_| ReceiveError::SenderKey)?;
     Ok(Some(ReceiverTls::new(identity, sender)?))
+}
+
+/// The warning of a receiver whose session is plain.
+fn plain() -> Advised {
+    let line = "the session is plain: nothing is encrypted, and nobody proves who he is";
+    Advised::by(Remedy::RefusePlain, line)
 }
 
 /// The time between joining the group and telling the sender of this receiver.
@@ -355,7 +364,7 @@ fn interface_towards(options: &ReceiveOptions, sender: SocketAddr) -> Result<Int
 
 /// The interface where a session without connections is listened to: a carousel does not say where its sender is. With it comes a
 /// line for the user where no route has decided.
-fn listening_place(options: &ReceiveOptions) -> Result<(Interface, Option<String>), ReceiveError> {
+fn listening_place(options: &ReceiveOptions) -> Result<(Interface, Option<Advised>), ReceiveError> {
     let ticket = &options.ticket;
     if let Some(name) = &options.interface {
         return Ok((Interface::named(name)?, None));
@@ -402,11 +411,11 @@ fn can_do_without_group(ticket: &Ticket) -> bool {
 }
 
 /// The group, where a receiver can do without it.
-fn open_group(ticket: &Ticket, interface: &Interface, warnings: &mut Vec<String>) -> Option<UdpSocket> {
+fn open_group(ticket: &Ticket, interface: &Interface, warnings: &mut Vec<Advised>) -> Option<UdpSocket> {
     match open_group_receiver(&group_address(ticket, interface), RECEIVE_BUFFER_BYTES) {
         Ok((socket, _)) => Some(socket),
         Err(error) => {
-            warnings.push(format!("does without multicast: {error}"));
+            warnings.push(format!("does without multicast: {error}").into());
             None
         }
     }

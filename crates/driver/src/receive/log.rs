@@ -16,7 +16,7 @@ pub(crate) fn note(event: &ReceiveEvent) {
         ReceiveEvent::Announced { name, bytes } => info!(target: LOG, name, bytes, "object begins"),
         ReceiveEvent::Ignored { name, exists } => info!(target: LOG, name, exists, "object not wanted"),
         ReceiveEvent::OlderVersion { name, bytes, why_not } => {
-            info!(target: LOG, name, bytes, why_not, "an older version was read");
+            info!(target: LOG, name, bytes, why_not = why_not.as_deref(), "an older version was read");
         }
         ReceiveEvent::Full(shortage) => {
             let Shortage { name, needed, free, lacks, .. } = &**shortage;
@@ -26,6 +26,8 @@ pub(crate) fn note(event: &ReceiveEvent) {
         ReceiveEvent::Progress(_) | ReceiveEvent::Done(_) | ReceiveEvent::Idle => {}
         ReceiveEvent::Moved { group, address } => info!(target: LOG, group, ?address, "moved"),
         ReceiveEvent::Received { name, bytes, .. } => info!(target: LOG, name, bytes, "object done"),
-        ReceiveEvent::Failed { name, reason, .. } => warn!(target: LOG, name, reason, "object failed"),
+        ReceiveEvent::Failed { name, reason, .. } => {
+            warn!(target: LOG, name, reason = &*reason.line, "object failed")
+        }
     }
 }

@@ -45,7 +45,7 @@ use crate::{
     files::{Device, Journal, Limit, Rules, Shortage, TargetError, TargetFolder},
     hindrance::Hindrance,
     local::{GroupsFile, GroupsFileError},
-    remedies::OTHER_FAMILY,
+    remedies::{self, Advised, Remedy},
     security::{Identity, PublicKey, tls::TlsError},
     udp::{Offload, UdpError},
 };
@@ -151,7 +151,7 @@ impl ReceiveOptions {
 pub enum ReceiveEvent {
     /// A warning: something is not as good as it could be.
     #[serde(with = "as_field_text")]
-    Warning(String),
+    Warning(Advised),
     /// The sender could not be reached for a while. The event has the reason, and the remaining time of trying.
     Unreachable {
         addresses: Vec<SocketAddr>,
@@ -184,7 +184,7 @@ pub enum ReceiveEvent {
         /// The bytes of the object that are copied from it.
         bytes: u64,
         /// The reason why it could not be read, or not to its end. `None` if it was.
-        why_not: Option<String>,
+        why_not: Option<Advised>,
     },
     /// The disk is full, and an object waits for space.
     Full(Box<Shortage>),
@@ -213,7 +213,7 @@ pub enum ReceiveEvent {
     Failed {
         name: String,
         /// The reason, in words.
-        reason: String,
+        reason: Advised,
         /// Bytes of the file that had come, and are not kept.
         #[serde(default)]
         discarded_bytes: u64,
@@ -382,7 +382,7 @@ pub struct ReceiveSummary {
     /// The limit that has ended the session, if one has.
     pub limit: Option<Limit>,
     /// The reason why the session ended early, if it did.
-    pub cut_short: Option<String>,
+    pub cut_short: Option<Advised>,
     /// Whether the sender has ended the session for good. Nobody can continue it then, and only complete files
     /// stay.
     pub has_ended: bool,
@@ -478,7 +478,7 @@ pub enum ReceiveError {
     #[error("the name {name:?} cannot be used ({reason})")]
     Name { name: String, reason: String },
     #[error("the sender did not admit this receiver: {0}")]
-    NotAdmitted(String),
+    NotAdmitted(Advised),
     #[error("{0}: ask whoever sends to name this receiver")]
     NotMeant(String),
     #[error(
@@ -495,12 +495,24 @@ pub enum ReceiveError {
     Io(#[from] io::Error),
 }
 
+impl ReceiveError {
+    /// What helps, if the error does not say so itself.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::NotAdmitted(reason) => reason.remedy,
+            Self::Family(_) => Some(Remedy::OtherFamily),
+            Self::Io(error) => remedies::remedy_of(error),
+            _ => None,
+        }
+    }
+}
+
 /// An interface that has no address of the group's family, so that it hears nothing of the group.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "the session's group {group} is {wanted}, and interface {interface} has no {wanted} address: give it one, {remedy} {other}",
+    "the session's group {group} is {wanted}, and interface {interface} has no {wanted} address: give it one, or have the session \
+     sent to a group of {other}",
     wanted = family(*.group),
-    remedy = OTHER_FAMILY,
     other = if .group.is_ipv4() { "IPv6" } else { "IPv4" }
 )]
 pub struct NoFamily {

@@ -5,7 +5,10 @@ use std::num::NonZeroU64;
 use treecast_wire::message::{PutOut, PutOutCode};
 
 use super::ReceiveOptions;
-use crate::clock;
+use crate::{
+    clock,
+    remedies::{Advised, Remedy},
+};
 
 /// The receiver's knowledge of itself that explains a refusal.
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +25,16 @@ impl Refusal {
     }
 
     /// The sender's reason and advice, in one line.
-    pub fn line(&self, word: &PutOut) -> String {
-        format!("{}{}: {}", word.reason, self.other_clock(word.code), self.remedy(word.code))
+    pub fn line(&self, word: &PutOut) -> Advised {
+        let line = format!("{}{}: {}", word.reason, self.other_clock(word.code), self.advice(word.code));
+        let remedy = match word.code {
+            PutOutCode::NotListed if self.has_own_key => Some(Remedy::ListKey),
+            PutOutCode::NotListed => Some(Remedy::ListNewKey),
+            PutOutCode::KeyInUse => Some(Remedy::OwnKey),
+            PutOutCode::Full => Some(Remedy::AdmitMore),
+            _ => None,
+        };
+        Advised { line, remedy }
     }
 
     /// The sender's clock decides whether a ticket has expired; where this host's says otherwise, that is told, too.
@@ -35,7 +46,7 @@ impl Refusal {
         }
     }
 
-    fn remedy(&self, code: PutOutCode) -> &'static str {
+    fn advice(&self, code: PutOutCode) -> &'static str {
         match code {
             PutOutCode::Expired => "ask whoever sends for a new ticket",
             PutOutCode::NotListed if self.has_own_key => {
@@ -64,9 +75,8 @@ impl Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remedies;
 
-    fn line(code: PutOutCode, has_own_key: bool, seconds_left: u64) -> String {
+    fn line(code: PutOutCode, has_own_key: bool, seconds_left: u64) -> Advised {
         let expires = NonZeroU64::new(clock::unix_seconds() + seconds_left);
         Refusal { expires, has_own_key }.line(&PutOut::new(code, "it is so"))
     }
@@ -82,12 +92,12 @@ mod tests {
 
     #[test]
     fn who_is_on_no_list_asks_for_a_key_that_lasts_to_be_added() {
-        assert!(line(PutOutCode::NotListed, true, 0).ends_with(remedies::NOT_LISTED));
+        assert_eq!(line(PutOutCode::NotListed, true, 0).remedy, Some(Remedy::ListKey));
         let for_once = line(PutOutCode::NotListed, false, 0);
         assert!(
             for_once.contains("for this session alone")
-                && for_once.contains(remedies::OWN_KEY)
-                && for_once.contains(remedies::NOT_LISTED),
+                && for_once.contains("`treecast keys new`")
+                && for_once.remedy == Some(Remedy::ListNewKey),
             "{for_once}"
         );
     }

@@ -42,6 +42,7 @@ use super::{ReceiveError, ReceiveEvent, ReceiveSummary, refusal::Refusal};
 use crate::{
     connection::Connection,
     files::{Ending, Limit},
+    remedies::Advised,
 };
 
 const GROUP: u64 = 0;
@@ -83,7 +84,7 @@ pub(super) enum Ended {
     Broken {
         carried: Box<Carried>,
         reason: String,
-        failing: Vec<(FileId, String, String)>,
+        failing: Vec<(FileId, String, Advised)>,
     },
 }
 
@@ -274,7 +275,7 @@ impl Session<'_> {
                 Effect::Move(group) => {
                     let now = self.delivery.clock.now();
                     if let Some(line) = self.hearing.groups.called(now, group) {
-                        (self.delivery.on_event)(ReceiveEvent::Warning(line));
+                        (self.delivery.on_event)(ReceiveEvent::Warning(line.into()));
                     }
                 }
             }
@@ -320,7 +321,7 @@ impl Session<'_> {
             self.delivery.store.intake.hand_over(self.delivery.clock.now(), true);
         }
         if let Some(warning) = self.delivery.store.intake.end(ending) {
-            (self.delivery.on_event)(ReceiveEvent::Warning(warning));
+            (self.delivery.on_event)(ReceiveEvent::Warning(warning.into()));
         }
         self.delivery.figures.summary.progress = self.progress(self.delivery.clock.now());
         let incomplete = self
@@ -351,16 +352,10 @@ impl Session<'_> {
             return Ended::Broken { carried: Box::new(carried), reason, failing };
         }
         (self.delivery.on_event)(ReceiveEvent::Progress(self.delivery.figures.summary.progress));
-        if let Some(reason) = self
-            .delivery
-            .figures
-            .summary
-            .cut_short
-            .as_ref()
-            .filter(|_| self.delivery.machine.carousel().is_none())
-        {
-            self.delivery.figures.summary.cut_short =
-                Some(format!("the sender at {}: {reason}", self.delivery.line.sender));
+        let summary = &mut self.delivery.figures.summary;
+        if self.delivery.machine.carousel().is_none() {
+            let with_sender = |reason| format!("the sender at {}: {reason}", self.delivery.line.sender);
+            summary.cut_short = summary.cut_short.take().map(|reason| reason.map(with_sender));
         }
         Ended::Over(Box::new(self.delivery.figures.summary))
     }

@@ -17,7 +17,7 @@ pub use spool::FolderOptions;
 
 use treecast_host::wake::Waker;
 
-use crate::{files::Selection, pipe};
+use crate::{files::Selection, pipe, remedies::Advised};
 
 use reader::{Input, Reader};
 use rules::terms_of;
@@ -150,7 +150,7 @@ impl Feed {
     }
 
     /// Lines for the user.
-    pub fn lines(&self) -> Vec<String> {
+    pub fn lines(&self) -> Vec<Advised> {
         self.queue.lines()
     }
 

@@ -12,6 +12,7 @@ mod listed;
 mod lobby;
 mod log;
 mod numbered;
+mod options;
 mod options_error;
 mod peer;
 mod plan;
@@ -29,21 +30,24 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
-    path::PathBuf,
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use treecast_host::{interface::InterfaceError, stop::Stop};
-use treecast_proto::{fanout::Way, fec::Share, policy};
-use treecast_wire::ticket::{Fanout, Ticket};
+use treecast_proto::fanout::Way;
+use treecast_wire::ticket::Ticket;
 
 pub use feed::{Bound, FeedSource, FolderOptions, ObjectQueue, QueueClosed, Queued, Rule, Terms};
 pub use listed::{Listed, ListedError};
-pub use options_error::{MAX_FEC_PERCENT, MIN_BLOCK_LEN, OptionsError};
+pub use options::{
+    Announce, Carousel, Connected, Content, Form, GiveUp, Local, Mend, NetworkOptions, Pace, Rate, Rates,
+    SendOptions, SendSecurity, SessionKind, StartOptions, SteadyPace,
+};
+pub use options_error::{Instead, MAX_FEC_PERCENT, MIN_BLOCK_LEN, OptionsError, Setting};
 pub use plan::Plan;
-pub use repair::{CarouselOptions, Dialect, LocalOptions, Repair};
+pub use repair::{CarouselOptions, Dialect, LocalOptions, parse_fec};
 pub use session::{NamedReceiver, Presence};
 pub use session_file::{KeptSession, SessionFileError, kept_session};
 pub use starter::Starter;
@@ -57,11 +61,11 @@ pub use treecast_proto::{
 use crate::{
     carousel::ListenError,
     events::{as_field_text, as_optional_text, as_reasons, as_seconds, as_text},
-    explicit::Sharing,
-    files::{Selection, SourceError},
+    files::SourceError,
     hindrance::{Hindrance, Holder},
-    security::{AllowList, Identity, PublicKey, tls::TlsError},
-    udp::{DEFAULT_MULTICAST_HOPS, Offload, UdpError},
+    remedies::Advised,
+    security::{PublicKey, tls::TlsError},
+    udp::UdpError,
     words::{counted, some_of},
 };
 
@@ -77,210 +81,6 @@ const LISTED_WAIT: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The rates that a session can have, in bits of IP packets a second. No link of a host is faster.
 pub const RATES_BPS: RangeInclusive<u64> = 1_000..=400_000_000_000;
 
-/// The options of a session.
-#[derive(Debug, Clone)]
-pub struct SendOptions {
-    pub paths: Vec<PathBuf>,
-    /// What of folders is sent, and what happens if something in them cannot be.
-    pub selection: Selection,
-    /// The source of more paths while the session lasts. `None`: only `paths` are sent.
-    pub feed: Option<FeedSource>,
-    /// The terms of the feed's objects. The first rule that matches counts. Those of a program's queue have their own.
-    pub feed_rules: Vec<Rule>,
-    /// The number of the feed's newest objects that are over, and that receivers which come late or come back still get. 0: none.
-    /// Sessions with local groups have no such objects.
-    pub kept_objects: u32,
-    pub fanout: Fanout,
-    /// The receivers' addresses, if they are known before the receivers come. A carousel sends copies to them.
-    pub receivers: Vec<IpAddr>,
-    /// How these receivers share packets.
-    pub sharing: Sharing,
-    pub repair: Repair,
-    /// Forward error correction: the symbols that are sent without requests. `None`: no repair symbols.
-    pub fec: Option<Share>,
-    /// The group. `None` picks a random one.
-    pub group: Option<IpAddr>,
-    /// The group's UDP port. `None` picks a random one.
-    pub port: Option<u16>,
-    pub interface: Option<String>,
-    /// The only source address that receivers listen to (source-specific multicast). `None`: any.
-    pub source: Option<IpAddr>,
-    /// The address for control connections. `None`: any address, at a port that the kernel chooses.
-    pub control: Option<SocketAddr>,
-    pub rate: Rate,
-    /// The rates of slower groups, in bits of IP packets a second, from fast to slow. Receivers that lose too
-    /// much of a faster group move to them. Empty in a session with one group.
-    pub slower_rates: Vec<u64>,
-    pub hops: u32,
-    /// The number of receivers with which the session starts.
-    pub wait_for: u32,
-    /// Who may start the session before as many are there, or change their number. `None`: nobody.
-    pub starter: Option<Starter>,
-    /// The moment, since 1970, before which the session does not start. Receivers can come before. `None`: at once.
-    pub start_at: Option<Duration>,
-    /// The time, from `start_at` or the beginning on, after which the session gives up if fewer receivers are there.
-    pub wait_timeout: Duration,
-    /// The number of receivers with which the session starts after `wait_timeout`. `None`: all of `wait_for`.
-    pub wait_at_least: Option<u32>,
-    /// The largest number of receivers from one address.
-    pub per_address: u32,
-    /// The time for retransmissions of an object, as a multiple of the time of its multicast. `None`: no limit.
-    pub retransmission_timeout_factor: Option<f64>,
-    /// The shortest time for retransmissions of an object.
-    pub minimum_retransmission_time: Duration,
-    /// When receivers that do not have everything are given up. `None`: never.
-    pub give_up: Option<GiveUp>,
-    /// The order of multicast and retransmissions if the rate is not enough for both.
-    pub priority: Priority,
-    /// The largest number of objects that are multicast at the same time.
-    pub at_once: usize,
-    /// The time of silence after which a receiver that owes an answer has failed.
-    pub stall_limit: Duration,
-    /// The bytes of an object in each packet. `None`: as many as the interface's MTU allows.
-    pub block_len: Option<u16>,
-    pub offload: Offload,
-    /// The security of the session. `None` for a plain session: nothing is encrypted, and nobody proves their
-    /// identity.
-    pub security: Option<SendSecurity>,
-    /// The time after which the ticket admits nobody. `None`: never.
-    pub expires_in: Option<Duration>,
-    /// The time for which the session waits for receivers whose connections broke, when all others are done.
-    pub linger: Duration,
-    /// The file with the session's state, from which a restarted sender continues.
-    pub session_file: Option<PathBuf>,
-    /// The receivers that the session is for. It starts with all of them, if they come within `wait_timeout`, and waits at its end
-    /// for those that are missing. Empty: it is for whoever comes.
-    pub listed: Vec<Listed>,
-    /// The time for which the session waits for missing receivers of `listed`, when all others are done. `None`: for ever; but no
-    /// longer than for others for a name that no receiver has had in this session.
-    pub listed_wait: Option<Duration>,
-    /// How the session is announced on the network. `None`: it is not announced.
-    pub announce: Option<Announce>,
-    /// The longest time for which the session waits, when all have everything, for the results of the commands that standing receivers
-    /// run. `None`: it does not wait for them.
-    pub awaits_results: Option<Duration>,
-    /// The level of zstd ([`crate::coding::LEVELS`]) by which objects are compressed. `None`: they are sent as they are.
-    pub compression: Option<i32>,
-    /// Whether receivers with an older version of an object are sent only what they lack.
-    pub by_difference: bool,
-}
-
-/// The rate, in bits of IP packets a second, headers included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rate {
-    /// The rate that congestion control finds for the path to the worst receiver. A receiver that can take
-    /// less than the floor does not count. The rate is also limited by the slowest attentive receiver.
-    Auto { control: Control, floor_bps: Option<u64> },
-    /// The rate of the slowest attentive receiver, whatever other traffic there is.
-    Max,
-    /// A constant rate, for a path where that much is reserved.
-    Fixed(u64),
-}
-
-impl Rate {
-    /// The rate, if it is constant.
-    pub fn fixed_bps(self) -> Option<u64> {
-        if let Self::Fixed(rate) = self { Some(rate) } else { None }
-    }
-
-    /// Whether congestion control determines the rate.
-    pub fn is_auto(self) -> bool {
-        matches!(self, Self::Auto { .. })
-    }
-}
-
-/// When a session gives up receivers that do not have everything, counted from its first packet.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum GiveUp {
-    /// After this time.
-    After(Duration),
-    /// After so many times as long as it took to send everything once, and no less than 5 s.
-    Times(f64),
-}
-
-/// How a session is announced.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Announce {
-    /// The session's name.
-    pub name: String,
-    /// Whether it is for anybody who asks.
-    pub people: bool,
-    /// Whether it is for standing receivers: those that [`SendOptions::listed`] names, or all if it is empty.
-    pub standing: bool,
-}
-
-/// The security of a session.
-#[derive(Debug, Clone, Default)]
-pub struct SendSecurity {
-    /// The sender's identity. `None` makes a key for the session.
-    pub identity: Option<Identity>,
-    /// The keys of the receivers that the sender admits. `None` admits everybody who has the ticket.
-    pub allow: Option<AllowList>,
-}
-
-impl SendOptions {
-    /// The default options: a secure multicast session whose losses are mended meanwhile, at the rate that the
-    /// paths to the receivers can take.
-    pub fn new(paths: Vec<PathBuf>) -> Self {
-        Self {
-            paths,
-            selection: Selection::default(),
-            feed: None,
-            feed_rules: Vec::new(),
-            kept_objects: 0,
-            fanout: Fanout::Multicast,
-            receivers: Vec::new(),
-            sharing: Sharing::default(),
-            repair: Repair::Nack,
-            fec: None,
-            group: None,
-            port: None,
-            interface: None,
-            source: None,
-            control: None,
-            rate: Rate::Auto { control: Control::Model, floor_bps: None },
-            slower_rates: Vec::new(),
-            hops: DEFAULT_MULTICAST_HOPS,
-            wait_for: 1,
-            starter: None,
-            start_at: None,
-            wait_timeout: Duration::from_secs(60),
-            wait_at_least: None,
-            per_address: PER_ADDRESS,
-            retransmission_timeout_factor: None,
-            minimum_retransmission_time: MINIMUM_RETRANSMISSION_TIME,
-            give_up: None,
-            priority: Priority::default(),
-            at_once: AT_ONCE,
-            stall_limit: STALL_LIMIT,
-            block_len: None,
-            offload: Offload::SuperPackets,
-            security: Some(SendSecurity::default()),
-            expires_in: None,
-            linger: LINGER,
-            session_file: None,
-            announce: None,
-            listed: Vec::new(),
-            listed_wait: None,
-            awaits_results: None,
-            compression: None,
-            by_difference: false,
-        }
-    }
-
-    /// The forward error correction that costs least, for a session that nobody has told what to take. Symbols replace lost
-    /// blocks where one packet reaches all receivers, and computing them keeps up with the rate.
-    pub fn default_fec(&self) -> Option<Share> {
-        let rate_bps = match self.rate {
-            Rate::Fixed(rate) => Some(rate),
-            Rate::Auto { .. } => Some(0),
-            Rate::Max => None,
-        };
-        let has_one_group = self.fanout == Fanout::Multicast && self.slower_rates.is_empty();
-        policy::default_fec(has_one_group && matches!(self.repair, Repair::Nack), rate_bps)
-    }
-}
-
 /// An event of a sender. `treecast send --json` prints these events, one a line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -294,7 +94,7 @@ pub enum SendEvent {
     },
     /// A warning: something is not as good as it could be.
     #[serde(with = "as_field_text")]
-    Warning(String),
+    Warning(Advised),
     /// A receiver is there.
     Joined {
         /// The receiver's name.
@@ -786,7 +586,7 @@ pub struct SendSummary {
     pub expired: u64,
     /// The number of further receivers that left before they had everything. They are not listed one by one.
     pub others_failed: u64,
-    /// The number of receivers that the start waited for and that never came. Those of [`SendOptions::listed`] are listed among
+    /// The number of receivers that the start waited for and that never came. Those of [`Connected::listed`] are listed among
     /// the receivers.
     pub never_came: u64,
     /// The number of addresses whose receivers could not be admitted, because this process had no descriptor left.

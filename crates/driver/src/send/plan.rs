@@ -24,19 +24,20 @@ use treecast_wire::{
     iotup,
     message::MAX_LOCAL_MEMBERS,
     seal::SEAL_LEN,
-    ticket::{Fanout, LocalTicket, MAX_GROUPS, Security, Ticket, group_address},
+    ticket::{self, Fanout, LocalTicket, MAX_GROUPS, Security, Ticket, group_address},
 };
 
 use super::{
-    FeedSource, LocalOptions, MIN_BLOCK_LEN, OptionsError, Rate, Repair, SendError, SendOptions,
-    SendSecurity, SendSummary, roll::Roll, session_file,
+    Carousel, Connected, Dialect, FeedSource, Form, Instead, LocalOptions, MIN_BLOCK_LEN, Mend, OptionsError,
+    Pace, Rate, SendError, SendOptions, SendSecurity, SendSummary, SessionKind, Setting, SteadyPace,
+    roll::Roll, session_file,
 };
 use crate::{
     clock,
     fanout::{Kind, Lists},
     files::{NamedSource, SourceError, Unsendable, find_sources_until},
     local::{GroupsFile, MIN_LOCAL_BLOCK_LEN},
-    remedies::{self, OTHER_INTERFACE},
+    remedies::{self, Advised, other_interface},
     seal::Secret,
     security::{self, AllowList, Identity},
     udp::GroupAddress,
@@ -76,7 +77,7 @@ pub struct Plan {
     /// Entries of folders that cannot be sent.
     pub left_out: Unsendable,
     /// Warnings for the user, one line each.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Advised>,
 }
 
 impl Plan {
@@ -88,15 +89,15 @@ impl Plan {
         let kept = options.session_file.as_deref().map(session_file::read).transpose()?.flatten();
         kept.as_ref().map_or(Ok(()), |kept| kept.check_options(options))?;
         let options = &filled(options, kept.as_ref());
-        let mut found = find_sources_until(&options.paths, &options.selection, &|| stop.is_requested())?;
+        check_fit(options)?;
+        let mut found =
+            find_sources_until(&options.content.paths, &options.content.selection, &|| stop.is_requested())?;
         let mut sources = std::mem::take(&mut found.sources);
         let choice = interface(options)?;
         let by_chance = remedies::by_chance(&choice, "the receivers");
         let Choice { interface, others } = choice;
         check_feed(options)?;
-        check_rates(options)?;
-        check_carousel(options, &sources)?;
-        check_local(options)?;
+        check_files(options, &sources)?;
         let ip = group(options, &interface, security::random()?)?;
         interface.check_family(ip)?;
         check_source(options, &interface, ip)?;
@@ -104,16 +105,16 @@ impl Plan {
         let chosen = [only_this_host(options, &interface), by_chance, without_carrier(&interface)];
         let warnings = [lacks_lists].into_iter().chain(chosen);
         let random_port = 20_000 + u16::from_be_bytes(security::random()?) % 10_000;
-        let port = options.port.unwrap_or(random_port);
-        let group = GroupAddress { group: SocketAddr::new(ip, port), source: options.source, interface };
+        let port = options.network.port.unwrap_or(random_port);
+        let group =
+            GroupAddress { group: SocketAddr::new(ip, port), source: options.network.source, interface };
         let block_len = block_len(options, &group, lists.as_ref())?;
         check_fec(options, &sources, block_len)?;
         compress(options, &mut sources, stop)?;
-        check_difference(options)?;
         let sources = with_indexes(options, sources, stop)?;
         let session = SessionId(u32::from_be_bytes(security::random()?));
         let identity = identity(options)?;
-        let tells_secret = identity.is_some() && !options.repair.has_connections();
+        let tells_secret = identity.is_some() && !options.kind.has_connections();
         let secret = tells_secret.then(Secret::draw).transpose()?;
         let end = |time: Duration| NonZeroU64::new(clock::unix_seconds().saturating_add(time.as_secs()));
         let expires = options.expires_in.and_then(end);
@@ -134,7 +135,7 @@ impl Plan {
             roll: Roll::default(),
             goes_on: kept.is_some(),
             begun_ms: since_1970().as_millis() as u64,
-            warnings: warnings.flatten().chain(found.warnings()).collect(),
+            warnings: warnings.flatten().chain(found.warnings().map(Advised::from)).collect(),
             left_out: found.unsendable,
         };
         if let Some(kept) = kept {
@@ -159,7 +160,7 @@ impl Plan {
         kept.check_ticket(&self.ticket(kept.ticket.control.clone()))?;
         kept.check_expiry()?;
         kept.check_sources(&self.sources)?;
-        self.warnings.extend(kept.other_rates(&self.several_rates()));
+        self.warnings.extend(kept.other_rates(&self.several_rates()).map(Advised::from));
         self.control = kept.ticket.control;
         self.begun_ms = kept.begun_ms;
         self.before = kept.marks;
@@ -183,7 +184,7 @@ impl Plan {
         session_file::create(
             path,
             &ticket,
-            (has_allow_list, &self.several_rates(), self.options.compression, self.begun_ms),
+            (has_allow_list, &self.several_rates(), self.options.compression(), self.begun_ms),
             identity,
             &self.sources,
         )
@@ -192,15 +193,15 @@ impl Plan {
     /// The rate of each group, from fast to slow, in bits a second. `None` for a rate that is not fixed.
     pub(super) fn rates(&self) -> impl Iterator<Item = Option<u64>> {
         // A session that goes on with a fixed rate may have slower groups of an earlier one without.
-        let (first, slower) = (self.options.rate.fixed_bps(), self.options.slower_rates.iter().copied());
+        let (first, slower) = (self.options.rate().fixed_bps(), self.options.slower_rates().iter().copied());
         let slower = slower.map(Some).chain(std::iter::repeat(first));
         [first].into_iter().chain(slower).take(self.groups.into())
     }
 
     /// The rates of a session with several, from fast to slow, in bits a second; else none.
     fn several_rates(&self) -> Vec<u64> {
-        let slower = &self.options.slower_rates;
-        let first = self.options.rate.fixed_bps().filter(|_| !slower.is_empty());
+        let slower = &self.options.slower_rates();
+        let first = self.options.rate().fixed_bps().filter(|_| !slower.is_empty());
         first.into_iter().chain(slower.iter().copied()).collect()
     }
 
@@ -211,17 +212,17 @@ impl Plan {
 
     /// Whether the files of a folder are sent, which have no end.
     pub(super) fn is_of_folder(&self) -> bool {
-        matches!(self.options.feed, Some(FeedSource::Folder(_)))
+        matches!(self.options.content.feed, Some(FeedSource::Folder(_)))
     }
 
     /// Whether the session sends a feed that somebody may stop, as one stops a service.
     pub(super) fn is_service(&self) -> bool {
-        !matches!(self.options.feed, None | Some(FeedSource::Stream { .. } | FeedSource::Queue(_)))
+        !matches!(self.options.content.feed, None | Some(FeedSource::Stream { .. } | FeedSource::Queue(_)))
     }
 
     /// How long the start is still held back, by the host's clock.
     pub(super) fn held_back(&self) -> Option<Duration> {
-        self.options.start_at?.checked_sub(since_1970()).filter(|left| !left.is_zero())
+        self.options.start.start_at?.checked_sub(since_1970()).filter(|left| !left.is_zero())
     }
 
     fn has_allow_list(&self) -> bool {
@@ -233,26 +234,26 @@ impl Plan {
         Ticket {
             session: self.session,
             fanout: self.options.fanout,
-            repair: self.options.repair.in_ticket(),
-            fec: self.options.fec.is_some(),
-            is_feed: self.options.feed.is_some(),
+            repair: self.options.kind.in_ticket(),
+            fec: self.options.fec().is_some(),
+            is_feed: self.options.content.feed.is_some(),
             block_len: self.block_len,
             group: self.group.group,
             groups: self.groups,
-            source: self.options.source,
+            source: self.options.network.source,
             control,
             security: self.identity.as_ref().map(|identity| Security {
                 sender_key: identity.public_key().to_bytes(),
                 secret: self.secret.as_ref().map(Secret::bytes),
             }),
             expires: self.expires,
-            local: self.options.repair.local().map(|local| self.local_ticket(local)),
+            local: self.options.kind.local().map(|local| self.local_ticket(local)),
         }
     }
 
     /// The rate of a session with local groups, in bits of objects a second.
     pub(super) fn local_rate_bps(&self) -> u64 {
-        self.options.rate.fixed_bps().map_or(0, |bps| self.of_objects(bps))
+        self.options.rate().fixed_bps().map_or(0, |bps| self.of_objects(bps))
     }
 
     pub(super) fn local_ticket(&self, options: &LocalOptions) -> LocalTicket {
@@ -313,10 +314,10 @@ impl Plan {
     /// session go with carousels that hear nothing.
     pub fn hears_reports(&self) -> bool {
         let options = &self.options;
-        let is_plain_carousel = options.repair.carousel().is_some() && !options.repair.is_iotup();
+        let is_plain_carousel = options.kind.carousel().is_some() && !options.kind.is_iotup();
         is_plain_carousel
-            && options.by_difference
-            && options.fec.is_none()
+            && options.is_by_difference()
+            && options.fec().is_none()
             && self.groups == 1
             && options.session_file.is_none()
     }
@@ -330,11 +331,13 @@ impl Plan {
 fn filled(options: &SendOptions, kept: Option<&session_file::Kept>) -> SendOptions {
     let mut options = options.clone();
     if let Some(session_file::Kept { ticket, .. }) = kept {
-        options.group.get_or_insert(ticket.group.ip());
-        options.port.get_or_insert(ticket.group.port());
-        options.block_len.get_or_insert(ticket.block_len);
+        options.network.group.get_or_insert(ticket.group.ip());
+        options.network.port.get_or_insert(ticket.group.port());
+        options.network.block_len.get_or_insert(ticket.block_len);
         // Nobody has asked for it, and the session began without.
-        options.fec.take_if(|share| *share == Share::Needed && !ticket.fec);
+        if let SessionKind::Connected(connected) = &mut options.kind {
+            connected.fec.take_if(|share| *share == Share::Needed && !ticket.fec);
+        }
     }
     options
 }
@@ -349,7 +352,7 @@ fn identity(options: &SendOptions) -> Result<Option<Identity>, SendError> {
 
 /// A feed that is not there is told of before anything is sent; opening it may wait for whoever writes it.
 fn check_feed(options: &SendOptions) -> Result<(), OptionsError> {
-    let (path, is_folder) = match &options.feed {
+    let (path, is_folder) = match &options.content.feed {
         Some(FeedSource::File(path)) => (path, false),
         Some(FeedSource::Folder(folder)) => (&folder.path, true),
         _ => return Ok(()),
@@ -365,10 +368,7 @@ fn check_feed(options: &SendOptions) -> Result<(), OptionsError> {
 
 /// Has those files compressed that become smaller by it.
 fn compress(options: &SendOptions, sources: &mut [NamedSource], stop: &Stop) -> Result<(), SendError> {
-    let Some(level) = options.compression else { return Ok(()) };
-    if options.repair.is_iotup() || options.repair.local().is_some() {
-        return Err(OptionsError::Compression.into());
-    }
+    let Some(level) = options.compression() else { return Ok(()) };
     for named in sources {
         if stop.is_requested() {
             return Err(SendError::Interrupted);
@@ -378,19 +378,60 @@ fn compress(options: &SendOptions, sources: &mut [NamedSource], stop: &Stop) -> 
     Ok(())
 }
 
-/// Refuses what cannot be sent by difference.
-fn check_difference(options: &SendOptions) -> Result<(), OptionsError> {
-    let is_carousel = options.repair.carousel().is_some();
-    let asks = matches!(options.repair, Repair::Nack | Repair::After);
-    match options {
-        _ if !options.by_difference => Ok(()),
-        _ if options.repair.is_iotup() || !is_carousel && !asks => Err(OptionsError::DifferenceRepair),
-        _ if options.compression.is_some() => Err(OptionsError::DifferenceCompression),
-        _ if options.feed.is_some() => Err(OptionsError::DifferenceFeed),
-        _ if asks && !options.slower_rates.is_empty() => Err(OptionsError::DifferenceRates),
-        _ if asks && options.fec.is_some() => Err(OptionsError::DifferenceFec),
+/// Refuses options that do not go together, whatever is sent and whatever this host is like.
+fn check_fit(options: &SendOptions) -> Result<(), OptionsError> {
+    let (fanout, group) = (options.fanout, options.network.group);
+    let slower = options.slower_rates().len() as u8;
+    if slower > 0 {
+        OptionsError::check_several(fanout == Fanout::Multicast, options.kind.in_ticket())?;
+    }
+    let has_too_few = |group| group_address(SocketAddr::new(group, 0), slower).is_none();
+    if slower > 0 && group.is_some_and(has_too_few) {
+        let why = "several rates need as many group addresses, one behind the other";
+        return Err(OptionsError::misfit(Setting::Group, Instead::OtherGroup, why));
+    }
+    match &options.kind {
+        SessionKind::Connected(connected) => check_connected(options, connected),
+        SessionKind::Carousel(carousel) => check_carousel(options, carousel),
+        SessionKind::Local(local) => check_local(options, &local.options),
+    }?;
+    if options.is_by_difference() && options.content.feed.is_some() {
+        let why = "nothing is known of a feed's objects before they come, so they are not sent by difference";
+        return Err(OptionsError::misfit(Setting::Difference, None, why));
+    }
+    Ok(())
+}
+
+/// What does not go with receivers that connect to the sender.
+fn check_connected(options: &SendOptions, connected: &Connected) -> Result<(), OptionsError> {
+    let refuse = |setting, instead, why| Err(OptionsError::misfit(setting, instead, why));
+    let by_difference = options.is_by_difference();
+    // A program that sends its own objects closes its queue.
+    let has_feed = !matches!(options.content.feed, None | Some(FeedSource::Queue(_)));
+    match &connected.pace {
+        _ if by_difference && connected.mend == Mend::None => refuse_difference(),
+        Pace::Steady(SteadyPace::Several(_)) if by_difference => refuse(
+            Setting::Difference,
+            Some(Instead::NoRates),
+            "updates by difference have one rate: receivers get what is lacking in one group",
+        ),
+        _ if by_difference && connected.fec.is_some() => refuse(
+            Setting::Difference,
+            Some(Instead::NoSymbols),
+            "updates by difference send what is lacking once, and mend losses without repair symbols",
+        ),
+        _ if connected.give_up.is_some() && has_feed => refuse(
+            Setting::GiveUp,
+            None,
+            "a feed has no end by which receivers have everything: give up none of them",
+        ),
         _ => Ok(()),
     }
+}
+
+fn refuse_difference() -> Result<(), OptionsError> {
+    let why = "updates by difference need receivers that say what they lack, or a carousel of treecast's own packets";
+    Err(OptionsError::misfit(Setting::Difference, Instead::Mending, why))
 }
 
 /// Puts the index of each object that has one before it.
@@ -399,7 +440,7 @@ fn with_indexes(
     sources: Vec<NamedSource>,
     stop: &Stop,
 ) -> Result<Vec<NamedSource>, SendError> {
-    if !options.by_difference {
+    if !options.is_by_difference() {
         return Ok(sources);
     }
     let mut all = Vec::with_capacity(sources.len());
@@ -415,27 +456,12 @@ fn with_indexes(
     Ok(all)
 }
 
-/// What several rates cannot do.
-fn check_rates(options: &SendOptions) -> Result<(), OptionsError> {
-    let slower = &options.slower_rates;
-    if slower.is_empty() {
-        return Ok(());
-    }
-    // A rate that is not fixed is none of several.
-    let first = options.rate.fixed_bps().unwrap_or_default();
-    let rates: Vec<u64> = [first].iter().chain(slower).copied().collect();
-    let (is_multicast, repair) = (options.fanout == Fanout::Multicast, options.repair.in_ticket());
-    OptionsError::check_rates(&rates, is_multicast, repair)?;
-    let has_too_few = |group| group_address(SocketAddr::new(group, 0), slower.len() as u8).is_none();
-    if options.group.is_some_and(has_too_few) { Err(OptionsError::TooFewGroups) } else { Ok(()) }
-}
-
 /// The number of the session's groups. Where the rate follows the receivers, the sender opens slower groups when it needs them.
 fn groups(options: &SendOptions, first: IpAddr) -> u8 {
-    let is_placed = matches!(options.rate, Rate::Auto { control: Control::Model, .. })
-        && matches!(options.repair, Repair::Nack)
-        && !options.by_difference;
-    let most = if is_placed { MOST_SLOWER } else { options.slower_rates.len() as u8 };
+    let is_placed = matches!(options.rate(), Rate::Auto { control: Control::Model, .. })
+        && options.kind.in_ticket() == ticket::Repair::Nack
+        && !options.is_by_difference();
+    let most = if is_placed { MOST_SLOWER } else { options.slower_rates().len() as u8 };
     let has_address = |number: &u8| {
         !options.fanout.has_group() || group_address(SocketAddr::new(first, 0), *number).is_some()
     };
@@ -443,55 +469,105 @@ fn groups(options: &SendOptions, first: IpAddr) -> u8 {
 }
 
 /// What a carousel cannot do: it hears nothing of its receivers.
-fn check_carousel(options: &SendOptions, sources: &[NamedSource]) -> Result<(), OptionsError> {
-    if options.repair.carousel().is_none() {
-        return Ok(());
-    }
-    let (fanout, is_iotup, has_names) =
-        (options.fanout, options.repair.is_iotup(), !options.receivers.is_empty());
-    match sources.len() {
-        _ if options.rate.is_auto() => Err(OptionsError::CarouselRate),
-        _ if !fanout.has_group() && !has_names => Err(OptionsError::CarouselReceivers(fanout)),
-        _ if fanout == Fanout::Multicast && has_names => Err(OptionsError::NamedReceivers),
-        _ if is_iotup && fanout != Fanout::Multicast => Err(OptionsError::IotupFanout),
-        files if is_iotup && files != 1 => Err(OptionsError::IotupFiles(files)),
+fn check_carousel(options: &SendOptions, carousel: &Carousel) -> Result<(), OptionsError> {
+    let (fanout, has_names) = (options.fanout, !options.receivers.is_empty());
+    let is_iotup = carousel.options.dialect != Dialect::Session;
+    let refuse = |setting, instead, why| Err(OptionsError::misfit(setting, instead, why));
+    match options.content.form {
+        _ if !fanout.has_group() && !has_names => refuse(
+            Setting::Fanout,
+            Some(Instead::Receivers),
+            "nobody tells a carousel without a group where its receivers are",
+        ),
+        _ if fanout == Fanout::Multicast && has_names => refuse(
+            Setting::Receivers,
+            Some(Instead::OtherFanout),
+            "a carousel by multicast has no use for the addresses of receivers",
+        ),
+        _ if is_iotup && fanout != Fanout::Multicast => refuse(
+            Setting::Fanout,
+            Some(Instead::Multicast),
+            "the IoT updater's receivers listen to a multicast group",
+        ),
+        _ if is_iotup && options.session_file.is_some() => refuse(
+            Setting::Session,
+            None,
+            "the IoT updater knows no sessions, and its sender can be started again as it is",
+        ),
+        _ if is_iotup && carousel.is_coded => {
+            refuse(Setting::Fec, Some(Instead::OwnPackets), "the IoT updater knows no repair symbols")
+        }
+        Form::Compressed(_) if is_iotup => {
+            refuse(Setting::Compression, None, "the IoT updater's receivers take no compressed files")
+        }
+        Form::Differences if is_iotup => refuse(
+            Setting::Difference,
+            Some(Instead::OwnPackets),
+            "the IoT updater's frames carry whole files",
+        ),
         _ => Ok(()),
     }
 }
 
 /// Refuses what a session with local groups cannot do.
-fn check_local(options: &SendOptions) -> Result<(), OptionsError> {
-    let Some(local) = options.repair.local() else { return Ok(()) };
+fn check_local(options: &SendOptions, local: &LocalOptions) -> Result<(), OptionsError> {
     let is_scoped = |group: IpAddr| match group {
         IpAddr::V4(group) => group.octets()[0] == 239,
         // Those for one source have no others (RFC 3306, 6).
         IpAddr::V6(group) => group.octets()[1] & 0xf0 != 0x30,
     };
-    let have_addresses = options.fanout == Fanout::Multicast && options.source.is_none();
+    let have_addresses = options.fanout == Fanout::Multicast && options.network.source.is_none();
     let most = local.groups.as_ref().map_or(0, GroupsFile::most_members);
-    match options {
-        _ if options.rate.fixed_bps().is_none() => Err(OptionsError::LocalRate),
-        _ if !options.slower_rates.is_empty() => Err(OptionsError::LocalRates),
-        _ if options.fec.is_some() => Err(OptionsError::LocalFec),
-        _ if options.session_file.is_some() => Err(OptionsError::LocalSession),
-        _ if have_addresses && options.group.is_some_and(|group| !is_scoped(group)) => {
-            Err(OptionsError::LocalGroup)
+    let refuse = |setting, instead, why| Err(OptionsError::misfit(setting, instead, why));
+    match options.content.form {
+        Form::Compressed(_) => {
+            refuse(Setting::Compression, None, "receivers in local groups take no compressed files")
         }
-        _ if !have_addresses && most > MAX_LOCAL_MEMBERS => Err(OptionsError::LocalGroupSize(most)),
-        _ if local.groups.is_some() && !options.receivers.is_empty() => {
-            let groups = local.groups.iter();
-            let unknown = groups.filter_map(|groups| groups.check(&options.receivers).err()).next();
-            unknown.map_or(Ok(()), |error| Err(OptionsError::LocalGroups(error.to_string())))
+        Form::Differences => refuse_difference(),
+        Form::Whole if options.session_file.is_some() => refuse(
+            Setting::Session,
+            None,
+            "a session with local groups cannot be gone on with by another sender",
+        ),
+        Form::Whole if have_addresses && options.network.group.is_some_and(|group| !is_scoped(group)) => {
+            refuse(
+                Setting::Group,
+                Some(Instead::OtherGroup),
+                "the addresses of local groups lie around the session's own, in 239.0.0.0/8 or in an IPv6 scope, and not in a \
+             range for one source",
+            )
         }
-        _ => Ok(()),
+        Form::Whole if !have_addresses && most > MAX_LOCAL_MEMBERS => Err(OptionsError::misfit(
+            Setting::Fanout,
+            Instead::Multicast,
+            format!(
+                "without multicast a local group has a controller and at most {MAX_LOCAL_MEMBERS} other members, and one has {most}"
+            ),
+        )),
+        Form::Whole => check_members(local, &options.receivers),
+    }
+}
+
+/// Refuses a file of groups that does not have all receivers, if they are known.
+fn check_members(local: &LocalOptions, receivers: &[IpAddr]) -> Result<(), OptionsError> {
+    let groups = local.groups.as_ref().filter(|_| !receivers.is_empty());
+    let checked = groups.map_or(Ok(()), |groups| groups.check(receivers));
+    checked.map_err(|error| OptionsError::LocalGroups(error.to_string()))
+}
+
+/// Refuses several files for frames that carry one.
+fn check_files(options: &SendOptions, sources: &[NamedSource]) -> Result<(), OptionsError> {
+    match options.kind.is_iotup() && sources.len() != 1 {
+        true => Err(OptionsError::IotupFiles(sources.len())),
+        false => Ok(()),
     }
 }
 
 /// What forward error correction cannot do, or could do only at a loss.
 fn check_fec(options: &SendOptions, sources: &[NamedSource], block_len: u16) -> Result<(), OptionsError> {
-    let Some(share) = options.fec else { return Ok(()) };
+    let Some(share) = options.fec() else { return Ok(()) };
     if let Share::Percent(percent) = share {
-        OptionsError::check_share(percent, options.repair.carousel().is_some())?;
+        OptionsError::check_share(percent, false)?;
     }
     match sources.iter().find(|named| Layout::new(named.source.size(), block_len).is_none()) {
         // Its blocks are sent again.
@@ -503,49 +579,52 @@ fn check_fec(options: &SendOptions, sources: &[NamedSource], block_len: u16) -> 
 
 /// The interface that the user names, or the one that an address for control connections belongs to, or the one of the route.
 fn interface(options: &SendOptions) -> Result<Choice, SendError> {
-    let scope = match options.control {
+    let scope = match options.control() {
         Some(SocketAddr::V6(control)) => control.scope_id(),
         _ => 0,
     };
-    let interface = match &options.interface {
+    let interface = match &options.network.interface {
         Some(name) => Interface::named(name)?,
         None if scope != 0 => Interface::numbered(scope)?,
-        None => return Ok(Choice::towards(options.group)?),
+        None => return Ok(Choice::towards(options.network.group)?),
     };
     Ok(Choice { interface, others: Vec::new() })
 }
 
 /// The line for an interface whose link does not work.
-fn without_carrier(interface: &Interface) -> Option<String> {
+fn without_carrier(interface: &Interface) -> Option<Advised> {
     (!interface.is_running).then(|| {
-        format!(
-            "interface {0} has no carrier, so no other host hears what it sends: connect what belongs at its other end, {OTHER_INTERFACE}",
+        other_interface(format!(
+            "interface {0} has no carrier, so no other host hears what it sends: connect what belongs at its other end",
             interface.name
-        )
+        ))
     })
 }
 
 /// What MEADcast or Xcast is sent with. Who has asked for nothing else is told what lacks; `auto` does without, and says so.
-fn lists(options: &SendOptions, interface: &Interface) -> Result<(Option<Lists>, Option<String>), SendError> {
+fn lists(
+    options: &SendOptions,
+    interface: &Interface,
+) -> Result<(Option<Lists>, Option<Advised>), SendError> {
     if !options.fanout.chooses() {
         return Ok((None, None));
     }
     let kind = if options.fanout == Fanout::Xcast { Kind::Xcast } else { Kind::Mead };
-    match Lists::open(kind, interface, &options.sharing, &options.receivers, options.offload) {
+    match Lists::open(kind, interface, &options.sharing, &options.receivers, options.network.offload) {
         Ok(lists) => Ok((Some(lists), None)),
-        Err(line) if options.fanout != Fanout::Auto => Err(OptionsError::Lists(line).into()),
-        Err(line) => Ok((None, Some(format!("does without MEADcast: {line}")))),
+        Err(why) if options.fanout != Fanout::Auto => Err(OptionsError::Lists(why.line).into()),
+        Err(why) => Ok((None, Some(why.map(|line| format!("does without MEADcast: {line}"))))),
     }
 }
 
 /// The line for a session that other hosts cannot join, when nobody has asked for that.
-fn only_this_host(options: &SendOptions, interface: &Interface) -> Option<String> {
-    let is_chance = interface.is_loopback && options.interface.is_none();
+fn only_this_host(options: &SendOptions, interface: &Interface) -> Option<Advised> {
+    let is_chance = interface.is_loopback && options.network.interface.is_none();
     is_chance.then(|| {
-        format!(
-            "only receivers on this host can join: no interface but {} is up with an address; bring one up, {OTHER_INTERFACE}",
+        other_interface(format!(
+            "only receivers on this host can join: no interface but {} is up with an address; bring one up",
             interface.name
-        )
+        ))
     })
 }
 
@@ -553,7 +632,7 @@ fn only_this_host(options: &SendOptions, interface: &Interface) -> Option<String
 /// is the site's, transient (RFC 4291, 2.7; RFC 2365, 6.1), or, with a source, from the range for
 /// source-specific multicast (RFC 4607, 1).
 fn group(options: &SendOptions, interface: &Interface, bytes: [u8; 16]) -> Result<IpAddr, SendError> {
-    if let Some(group) = options.group {
+    if let Some(group) = options.network.group {
         if !group.is_multicast() {
             return Err(crate::udp::UdpError::NotMulticast(group).into());
         }
@@ -565,7 +644,7 @@ fn group(options: &SendOptions, interface: &Interface, bytes: [u8; 16]) -> Resul
         bytes[at] &= !(MAX_GROUPS - 1);
     }
     let addresses = interface.reachable_addresses();
-    let is_ipv4 = match options.source {
+    let is_ipv4 = match options.network.source {
         Some(source) => source.is_ipv4(),
         // Linux routes no IPv6 multicast to the loopback interface.
         None => {
@@ -574,7 +653,7 @@ fn group(options: &SendOptions, interface: &Interface, bytes: [u8; 16]) -> Resul
                 || come_by_ipv4(options, &addresses)
         }
     };
-    Ok(match (is_ipv4, options.source.is_some()) {
+    Ok(match (is_ipv4, options.network.source.is_some()) {
         (true, false) => Ipv4Addr::new(239, 255, bytes[0], bytes[1]).into(),
         (true, true) => Ipv4Addr::new(232, bytes[0].max(1), bytes[1], bytes[2]).into(),
         (false, false) => {
@@ -594,11 +673,11 @@ fn group(options: &SendOptions, interface: &Interface, bytes: [u8; 16]) -> Resul
 fn come_by_ipv4(options: &SendOptions, own: &[IpAddr]) -> bool {
     let are_listed = !options.receivers.is_empty() && options.receivers.iter().all(IpAddr::is_ipv4);
     own.iter().any(IpAddr::is_ipv4)
-        && (are_listed || options.control.is_some_and(|control| control.is_ipv4()))
+        && (are_listed || options.control().is_some_and(|control| control.is_ipv4()))
 }
 
 fn check_source(options: &SendOptions, interface: &Interface, group: IpAddr) -> Result<(), OptionsError> {
-    let Some(source) = options.source else { return Ok(()) };
+    let Some(source) = options.network.source else { return Ok(()) };
     if source.is_ipv4() != group.is_ipv4() {
         return Err(OptionsError::Families { from: source, group });
     }
@@ -615,15 +694,15 @@ fn block_len(
 ) -> Result<u16, OptionsError> {
     // Unicast packets may go to hosts of either family.
     let is_ipv4 = group.group.is_ipv4() && options.fanout == Fanout::Multicast;
-    if options.repair.is_iotup() {
+    if options.kind.is_iotup() {
         return Ok(iotup::MAX_DATA_LEN as u16);
     }
     let headers = policy::ip_overhead(is_ipv4) + header_len(options) as u64;
     let mtu = group.interface.mtu as usize;
     let room = lists.map_or(mtu, |lists| len_beside_list(mtu.saturating_sub(lists.header_len())));
     let fits = (room as u64).saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64) as u16;
-    let block_len = options.block_len.unwrap_or(fits);
-    let least = options.repair.local().map_or(MIN_BLOCK_LEN, |_| MIN_LOCAL_BLOCK_LEN);
+    let block_len = options.network.block_len.unwrap_or(fits);
+    let least = options.kind.local().map_or(MIN_BLOCK_LEN, |_| MIN_LOCAL_BLOCK_LEN);
     if fits < least {
         let (interface, mtu) = (group.interface.name.clone(), group.interface.mtu);
         return Err(OptionsError::SmallMtu { interface, mtu, least, fits });
@@ -637,7 +716,7 @@ fn block_len(
 
 /// Length of what stands before each block in a UDP packet, in bytes.
 fn header_len(options: &SendOptions) -> usize {
-    match (options.repair.is_iotup(), &options.security) {
+    match (options.kind.is_iotup(), &options.security) {
         (true, _) => iotup::HEADER_LEN,
         (false, None) => HEADER_LEN,
         (false, Some(_)) => HEADER_LEN + SEAL_LEN,
@@ -648,9 +727,10 @@ fn header_len(options: &SendOptions) -> usize {
 mod tests {
     use super::*;
 
-    fn options() -> SendOptions {
+    fn options(change: impl FnOnce(&mut SendOptions)) -> SendOptions {
         let mut options = SendOptions::new(vec!["/proc/self/exe".into()]);
-        options.interface = Some("lo".into());
+        options.network.interface = Some("lo".into());
+        change(&mut options);
         options
     }
 
@@ -659,7 +739,8 @@ mod tests {
         let lo = Interface::named("lo").unwrap();
         let pick = |source: Option<&str>| {
             let source = source.map(|source| source.parse().unwrap());
-            group(&SendOptions { source, ..options() }, &lo, security::random().unwrap()).unwrap().to_string()
+            let options = options(|options| options.network.source = source);
+            group(&options, &lo, security::random().unwrap()).unwrap().to_string()
         };
         assert!(pick(Some("127.0.0.1")).starts_with("232."));
         assert!(pick(Some("::1")).starts_with("ff35::"));
@@ -671,11 +752,13 @@ mod tests {
     #[test]
     fn a_session_for_this_host_alone_is_told_of_unless_it_is_asked_for() {
         let lo = Interface::named("lo").unwrap();
-        assert_eq!(only_this_host(&options(), &lo), None);
-        let line = only_this_host(&SendOptions { interface: None, ..options() }, &lo).unwrap();
-        assert!(line.starts_with("only receivers on this host") && line.ends_with(OTHER_INTERFACE), "{line}");
+        let anywhere = options(|options| options.network.interface = None);
+        assert_eq!(only_this_host(&options(|_| {}), &lo), None);
+        let line = only_this_host(&anywhere, &lo).unwrap();
+        assert!(line.starts_with("only receivers on this host"), "{line}");
+        assert_eq!(line.remedy, Some(remedies::Remedy::OtherInterface));
         let other = Interface { is_loopback: false, ..lo };
-        assert_eq!(only_this_host(&SendOptions { interface: None, ..options() }, &other), None);
+        assert_eq!(only_this_host(&anywhere, &other), None);
     }
 
     /// An MTU of 576 has room for less than the shortest block, whatever the user asks for.
@@ -685,7 +768,8 @@ mod tests {
         let refused = |mtu, group: &str, block_len| {
             let interface = Interface { mtu, ..lo.clone() };
             let group = GroupAddress { group: group.parse().unwrap(), source: None, interface };
-            super::block_len(&SendOptions { block_len, ..options() }, &group, None).unwrap_err()
+            let options = options(|options| options.network.block_len = block_len);
+            super::block_len(&options, &group, None).unwrap_err()
         };
         for (mtu, group, fits) in
             [(576, "239.255.1.1:7", 484), (576, "[ff15::1]:7", 464), (68, "[ff15::1]:7", 0)]
@@ -704,16 +788,18 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_in_one_line() {
-        let line = |options: SendOptions| Plan::new(&options, &Stop::new().unwrap()).unwrap_err().to_string();
-        let unicast = line(SendOptions { group: Some("192.0.2.1".parse().unwrap()), ..options() });
+        fn line(change: impl FnOnce(&mut SendOptions)) -> String {
+            Plan::new(&options(change), &Stop::new().unwrap()).unwrap_err().to_string()
+        }
+        let unicast = line(|options| options.network.group = Some("192.0.2.1".parse().unwrap()));
         assert!(unicast.contains("192.0.2.1") && unicast.contains("multicast"), "{unicast}");
-        let foreign = line(SendOptions { source: Some("192.0.2.9".parse().unwrap()), ..options() });
+        let foreign = line(|options| options.network.source = Some("192.0.2.9".parse().unwrap()));
         assert!(foreign.contains("192.0.2.9") && foreign.contains("lo"), "{foreign}");
-        let long = line(SendOptions { block_len: Some(100), ..options() });
+        let long = line(|options| options.network.block_len = Some(100));
         assert!(long.contains("100 bytes"), "{long}");
-        let feed = |path: &str| line(SendOptions { feed: Some(FeedSource::File(path.into())), ..options() });
+        let feed = |path: &str| line(|options| options.content.feed = Some(FeedSource::File(path.into())));
         assert!(feed("/no/such/feed").contains("/no/such/feed") && feed("/proc").contains("a folder"));
-        let missing = line(SendOptions { interface: Some("nowhere0".into()), ..options() });
+        let missing = line(|options| options.network.interface = Some("nowhere0".into()));
         assert!(missing.contains("nowhere0"), "{missing}");
     }
 }

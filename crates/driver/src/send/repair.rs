@@ -1,26 +1,13 @@
-//! The repair of a session: how losses are mended.
+//! The options that only carousels and only local groups have.
 
 use std::time::Duration;
 
-use treecast_proto::local::Tuning;
-use treecast_wire::ticket::{self, LocalMode, LocalTicket};
+use treecast_host::quantity;
+use treecast_proto::{fec::Share, local::Tuning};
+use treecast_wire::ticket::{LocalMode, LocalTicket};
 
+use super::MAX_FEC_PERCENT;
 use crate::{carousel::FrameHash, local::GroupsFile};
-
-/// The way losses are mended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Repair {
-    /// Losses are not mended: an object with a gap at its end has failed.
-    None,
-    /// Lost blocks are retransmitted when the object has been sent to its end (VCMTP 1).
-    After,
-    /// Lost blocks are retransmitted while the object is being sent (VCMTP 2).
-    Nack,
-    /// All objects are sent again and again. Receivers report nothing.
-    Carousel(CarouselOptions),
-    /// Receivers mend losses among themselves, in local groups (LGMP).
-    Local(LocalOptions),
-}
 
 /// The options that only a session with local groups has.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -92,33 +79,36 @@ pub enum Dialect {
     Iotup(FrameHash),
 }
 
-impl Repair {
-    /// The repair in the form for tickets.
-    pub fn in_ticket(&self) -> ticket::Repair {
-        match self {
-            Self::None => ticket::Repair::None,
-            Self::After => ticket::Repair::After,
-            Self::Nack => ticket::Repair::Nack,
-            Self::Carousel(_) => ticket::Repair::Carousel,
-            Self::Local(_) => ticket::Repair::Local,
+/// Reads how many repair symbols are sent without requests: `auto`, `none`, or a whole percentage such as `20%`.
+///
+/// # Errors
+/// What was expected.
+pub fn parse_fec(text: &str) -> Result<Option<Share>, String> {
+    match text {
+        "auto" => return Ok(Some(Share::Auto)),
+        "none" => return Ok(None),
+        _ => {}
+    }
+    let share = quantity::share(text, 0.01..=f64::from(MAX_FEC_PERCENT) / 100.0);
+    let percent = share.map_err(|error| error.or("auto, or none").to_string())? * 100.0;
+    if (percent - percent.round()).abs() > 1e-6 {
+        return Err(format!("expected a whole number from 1% to {MAX_FEC_PERCENT}%, auto, or none"));
+    }
+    Ok(Some(Share::Percent(percent.round() as u32)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_percentage_or_follows_the_loss() {
+        let shares = ["auto", "20%", "none"].map(|text| parse_fec(text).unwrap());
+        assert_eq!(shares, [Some(Share::Auto), Some(Share::Percent(20)), None]);
+        for bad in ["", "0%", "301%", "20", "-5%", "99999999999%", "on"] {
+            let line = parse_fec(bad).unwrap_err();
+            assert!(line.contains("a share from 1% to 300%, like 10%, or auto, or none"), "{line}");
         }
-    }
-
-    pub fn carousel(&self) -> Option<&CarouselOptions> {
-        if let Self::Carousel(options) = self { Some(options) } else { None }
-    }
-
-    pub fn local(&self) -> Option<&LocalOptions> {
-        if let Self::Local(options) = self { Some(options) } else { None }
-    }
-
-    /// Whether receivers connect to the sender. Otherwise the ticket has all that they need.
-    pub fn has_connections(&self) -> bool {
-        matches!(self, Self::None | Self::After | Self::Nack)
-    }
-
-    /// Whether packets are the IoT updater's.
-    pub fn is_iotup(&self) -> bool {
-        self.carousel().is_some_and(|options| options.dialect != Dialect::Session)
+        assert!(parse_fec("1.5%").unwrap_err().contains("a whole number from 1% to 300%"));
     }
 }

@@ -159,11 +159,11 @@ impl<'a> Session<'a> {
     /// Returns when the session was over.
     fn serve(&mut self, stop: &Stop) -> Result<Instant, SendError> {
         // At `Max` the processors are the limit, and each turn costs some of them.
-        if self.plan.options.rate != Rate::Max {
+        if self.plan.options.rate() != Rate::Max {
             treecast_host::turns::take_short();
         }
         self.poller.add(stop, STOP, Interest::Read)?;
-        if let Some(starter) = &self.plan.options.starter {
+        if let Some(starter) = &self.plan.options.start.starter {
             self.poller.add(starter, ORDERS, Interest::Read)?;
         }
         if let Some(ring) = self.kind.ring() {
@@ -250,7 +250,8 @@ impl<'a> Session<'a> {
         let now = self.clock.now();
         // The host's clock may be set meanwhile.
         let held_back = self.plan.held_back().map(|left| now + left.min(LOOK_AT_CLOCK));
-        let give_up = held_back.unwrap_or(self.core.figures.waits_since + self.plan.options.wait_timeout);
+        let give_up =
+            held_back.unwrap_or(self.core.figures.waits_since + self.plan.options.start.wait_timeout);
         let start = self.core.figures.started.is_none().then_some(give_up);
         let goes_on = self.returned_at();
         let start = start.map(|start| if now < goes_on { start.min(goes_on) } else { start });

@@ -108,6 +108,8 @@ pub enum SessionFileError {
     Objects { path: PathBuf, which: String },
     #[error("{name} has changed since the session in {} began", path.display())]
     Changed { path: PathBuf, name: String },
+    #[error("the session was begun at {0}, where its receivers look for it")]
+    Control(SocketAddr),
 }
 
 /// The content of the file.
@@ -360,19 +362,19 @@ impl Kept {
     pub fn check_options(&self, options: &SendOptions) -> Result<(), SessionFileError> {
         let kept = &self.ticket;
         let admits_listed = options.security.as_ref().is_some_and(|security| security.allow.is_some());
-        let group = options.group.is_some_and(|group| group != kept.group.ip());
-        let port = options.port.is_some_and(|port| port != kept.group.port());
-        let block = options.block_len.is_some_and(|len| len != kept.block_len);
+        let group = options.network.group.is_some_and(|group| group != kept.group.ip());
+        let port = options.network.port.is_some_and(|port| port != kept.group.port());
+        let block = options.network.block_len.is_some_and(|len| len != kept.block_len);
         // Groups that the sender opens by itself are as many as the ticket says.
-        let has_rates = self.rates.is_some() || !options.slower_rates.is_empty();
-        let rates = has_rates && usize::from(kept.groups) != options.slower_rates.len() + 1;
-        let may_lack_fec = options.fec.is_none_or(|share| share == Share::Needed);
-        let has_other_fec = if kept.fec { options.fec.is_none() } else { !may_lack_fec };
+        let has_rates = self.rates.is_some() || !options.slower_rates().is_empty();
+        let rates = has_rates && usize::from(kept.groups) != options.slower_rates().len() + 1;
+        let may_lack_fec = options.fec().is_none_or(|share| share == Share::Needed);
+        let has_other_fec = if kept.fec { options.fec().is_none() } else { !may_lack_fec };
         let with = |has: bool, what: &str| format!("{} {what}", if has { "with" } else { "without" });
         let source = kept.source.map_or("a source".to_owned(), |source| format!("source {source}"));
         self.refuse([
             (kept.fanout != options.fanout, format!("with fanout {}", kept.fanout)),
-            (kept.repair != options.repair.in_ticket(), format!("with repair {}", kept.repair)),
+            (kept.repair != options.kind.in_ticket(), format!("with repair {}", kept.repair)),
             (has_other_fec, with(kept.fec, "repair symbols")),
             (group || port, format!("with group {}", kept.group)),
             (
@@ -384,7 +386,7 @@ impl Kept {
                     (None, groups) => format!("with {groups} rates"),
                 },
             ),
-            (kept.source != options.source, with(kept.source.is_some(), &source)),
+            (kept.source != options.network.source, with(kept.source.is_some(), &source)),
             (
                 kept.security.is_some() != options.security.is_some(),
                 with(kept.security.is_some(), "security"),
@@ -395,7 +397,7 @@ impl Kept {
                 with(kept.expires.is_some(), "a time when the ticket expires"),
             ),
             (
-                self.compression != options.compression,
+                self.compression != options.compression(),
                 match self.compression {
                     Some(level) => format!("with compression at level {level}"),
                     None => "without compression".to_owned(),
@@ -527,13 +529,13 @@ mod tests {
     use crate::{
         files::find_sources,
         scratch::{Scratch, scratch},
-        send::{Plan, SendError},
+        send::{Carousel, CarouselOptions, Form, Plan, SendError, SessionKind, SteadyPace},
     };
 
     /// A plan for these files with a session file, as a sender makes it.
     fn plan(folder: &Path, names: &[&str], change: impl FnOnce(&mut SendOptions)) -> Result<Plan, String> {
         let mut options = SendOptions::new(names.iter().map(|name| folder.join(name)).collect());
-        options.interface = Some("lo".into());
+        options.network.interface = Some("lo".into());
         options.session_file = Some(folder.join("session"));
         change(&mut options);
         let stop = Stop::new().map_err(|error| error.to_string())?;
@@ -565,8 +567,11 @@ mod tests {
     fn a_carousel_keeps_its_secret() {
         let folder = filled("session-carousel");
         let change = |options: &mut SendOptions| {
-            options.repair = crate::send::Repair::Carousel(crate::send::CarouselOptions::default());
-            options.rate = crate::send::Rate::Fixed(8_000_000);
+            options.kind = SessionKind::Carousel(Carousel {
+                options: CarouselOptions::default(),
+                pace: SteadyPace::Fixed(8_000_000),
+                is_coded: false,
+            });
         };
         let first = plan(&folder, &["a"], change).unwrap();
         let again = plan(&folder, &["a"], change).unwrap();
@@ -597,8 +602,10 @@ mod tests {
             options.security = Some(crate::send::SendSecurity { identity: None, allow });
         };
         assert!(line(&["a", "b"], closed).contains("without an allow list"));
-        assert!(line(&["a", "b"], |options| options.block_len = Some(1000)).contains("with blocks of"));
-        let compressed = |options: &mut SendOptions| options.compression = Some(3);
+        assert!(
+            line(&["a", "b"], |options| options.network.block_len = Some(1000)).contains("with blocks of")
+        );
+        let compressed = |options: &mut SendOptions| options.content.form = Form::Compressed(3);
         assert!(line(&["a", "b"], compressed).contains("without compression"));
         fs::write(folder.join("b"), "changed").unwrap();
         assert!(line(&["a", "b"], |_| {}).contains("has changed"));
@@ -608,7 +615,7 @@ mod tests {
     #[test]
     fn what_follows_from_another_option_is_not_blamed() {
         let folder = filled("session-follows");
-        let ipv4 = |options: &mut SendOptions| options.group = Some("239.255.9.9".parse().unwrap());
+        let ipv4 = |options: &mut SendOptions| options.network.group = Some("239.255.9.9".parse().unwrap());
         let plain_ipv4 = |options: &mut SendOptions| {
             ipv4(options);
             options.security = None;
@@ -618,10 +625,11 @@ mod tests {
         assert!(line(|options| options.fanout = Fanout::Unicast).contains("began with fanout multicast"));
         assert!(line(|options| options.fanout = Fanout::Mead).contains("began with fanout multicast"));
         assert!(
-            line(|options| options.source = Some("::1".parse().unwrap())).contains("began without a source")
+            line(|options| options.network.source = Some("::1".parse().unwrap()))
+                .contains("began without a source")
         );
         assert!(
-            line(|options| options.group = Some("ff15::9".parse().unwrap()))
+            line(|options| options.network.group = Some("ff15::9".parse().unwrap()))
                 .contains("began with group 239.255.9.9")
         );
         fs::remove_file(folder.join("session")).unwrap();

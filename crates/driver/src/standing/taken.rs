@@ -152,7 +152,7 @@ fn ending(summary: &ReceiveSummary, failed: Option<String>) -> (Ending, Option<S
     match summary {
         ReceiveSummary { limit: Some(limit), .. } => (Ending::Limit, Some(limit.to_string())),
         summary if summary.is_complete() => (Ending::Complete, None),
-        ReceiveSummary { cut_short: Some(reason), .. } => (Ending::Away, Some(reason.clone())),
+        ReceiveSummary { cut_short: Some(reason), .. } => (Ending::Away, Some(reason.line.clone())),
         ReceiveSummary { failed: 0, .. } => (Ending::Away, Some("it was told to stop".to_owned())),
         summary => {
             let files = if summary.failed == 1 { "file" } else { "files" };

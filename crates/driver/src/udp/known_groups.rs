@@ -2,14 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::remedies::{Advised, Remedy};
+
 /// Refuses groups at which nothing arrives, and groups that all hosts or routers listen to.
 ///
 /// # Errors
 /// The reason why the group cannot be used, in words.
-pub fn check_group(address: IpAddr) -> Result<(), String> {
+pub fn check_group(address: IpAddr) -> Result<(), Advised> {
     match address {
         IpAddr::V4(group) if is_reserved_v4(group) => {
-            Err(format!("{group} belongs to another protocol (IANA): take one like 239.255.1.1"))
+            Err(format!("{group} belongs to another protocol (IANA): take one like 239.255.1.1").into())
         }
         IpAddr::V6(group) if group.is_multicast() => usable_v6(group),
         _ => Ok(()),
@@ -27,11 +29,12 @@ fn is_reserved_v4(group: Ipv4Addr) -> bool {
 /// all nodes, all routers, SSDP, mDNS, NTP, DHCP servers.
 const RESERVED_IDS: [u128; 6] = [1, 2, 0xc, 0xfb, 0x101, 0x1_0003];
 
-fn usable_v6(group: Ipv6Addr) -> Result<(), String> {
+fn usable_v6(group: Ipv6Addr) -> Result<(), Advised> {
     let (flags, scope) = (group.octets()[1] >> 4, group.octets()[1] & 0xf);
     // RFC 4291, section 2.7: packets to scope 0 may not be sent, and scope 1 does not leave the interface.
     if scope <= 1 {
-        return Err(format!("{group} never leaves its host: take one of a wider scope, like ff15::1"));
+        let line = format!("{group} never leaves its host: take one of a wider scope, like ff15::1");
+        return Err(Advised::by(Remedy::Loopback, line));
     }
     // RFC 4291, section 2.7: a group without flags is assigned by IANA. All such groups of link scope are
     // refused.
@@ -39,7 +42,8 @@ fn usable_v6(group: Ipv6Addr) -> Result<(), String> {
     match flags {
         0 if scope == 2 || RESERVED_IDS.contains(&id) => Err(format!(
             "{group} belongs to another protocol (IANA): take one like ff15::1, or ff12::1 for one link"
-        )),
+        )
+        .into()),
         _ => Ok(()),
     }
 }

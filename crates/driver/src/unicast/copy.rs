@@ -94,6 +94,7 @@ impl<'a> Copy<'a> {
                 // version is looked at.
                 Report::Input(_)
                 | Report::Seeded { .. }
+                | Report::Helps { .. }
                 | Report::Full { .. }
                 | Report::Room
                 | Report::Read { .. } => None,

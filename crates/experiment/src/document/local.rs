@@ -3,11 +3,9 @@
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Deserializer, de};
-use treecast_lab::quantity::{Rate, Time};
+use treecast_lab::quantity::{Rate, Share, Time};
 use treecast_proto::local::Mode;
 use treecast_sim::session::{Deaths, Dying};
-
-use super::network::Share;
 
 /// The key `local` of a delivery.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

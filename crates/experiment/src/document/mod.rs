@@ -22,7 +22,7 @@ use std::{
 
 use serde::Deserialize;
 use toml::Table;
-use treecast_driver::send::OptionsError;
+use treecast_driver::send::Rates;
 use treecast_host::text;
 use treecast_lab::{Routing, quantity::Time};
 use treecast_measure::{
@@ -273,8 +273,7 @@ fn check_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
         SendRate::Several(rates) if delivery.is_ours() => {
             let rates: Vec<u64> = rates.iter().map(|rate| rate.0).collect();
             let (is_multicast, repair) = (delivery.fanout == Fanout::Multicast, delivery.repair_in_ticket());
-            OptionsError::check_rates(&rates, is_multicast, repair)
-                .map_err(|why| format!("{why}: name one rate"))
+            Rates::check(&rates, is_multicast, repair).map_err(|why| format!("{why}: name one rate"))
         }
         _ => Ok(()),
     }

@@ -4,10 +4,9 @@ use std::{net::IpAddr, num::NonZeroU32};
 
 use serde::Deserialize;
 use treecast_driver::words::counted;
-use treecast_host::quantity;
 use treecast_lab::{
     Loss, Quality, Role, Routing, Topology,
-    quantity::{Rate, Time},
+    quantity::{Rate, Share, Time},
 };
 
 use super::{
@@ -104,19 +103,6 @@ pub struct ClientLoss {
     pub every: NonZeroU32,
     /// The percentage of the clients that this applies to, spread evenly among them.
     pub share: Option<Share>,
-}
-
-/// A share of something, written as `40%`, from 0 to 1.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Share(pub f64);
-
-impl TryFrom<String> for Share {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        quantity::share(&text, 0.0..=1.0).map(Self).map_err(|error| format!("share `{text}`: {error}"))
-    }
 }
 
 fn one() -> NonZeroU32 {

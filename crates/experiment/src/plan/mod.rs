@@ -8,13 +8,14 @@ pub mod stream;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use treecast_driver::send::OptionsError;
+use treecast_driver::send::{OptionsError, parse_fec};
 pub use treecast_lab::mead_plan::Group;
 use treecast_lab::{
     Role, Topology, events,
     quantity::{Rate, Size},
 };
 use treecast_measure::db::Parameters;
+use treecast_proto::fec::Share;
 
 use self::{load::PlannedLoad, multihoming::PlannedMultihoming, path::SharedPath, stream::PlannedStream};
 use crate::{
@@ -484,9 +485,14 @@ fn check_connected(topology: &Topology, group: &Group) -> Result<(), String> {
 /// Refuses a share of repair symbols that `treecast send` would refuse in each run.
 fn check_share(delivery: &Delivery) -> Result<(), String> {
     let Some(fec) = delivery.fec.as_deref().filter(|_| delivery.is_ours()) else { return Ok(()) };
-    let Some(percent) = fec.strip_suffix('%').and_then(|percent| percent.parse().ok()) else { return Ok(()) };
-    OptionsError::check_share(percent, delivery.is_carousel())
-        .map_err(|error| format!("fec = \"{fec}\": {error}"))
+    let checked = match parse_fec(fec) {
+        Ok(Some(Share::Percent(percent))) => {
+            OptionsError::check_share(percent, delivery.is_carousel()).map_err(|error| error.to_string())
+        }
+        Ok(_) => Ok(()),
+        Err(expected) => Err(expected),
+    };
+    checked.map_err(|error| format!("fec = \"{fec}\": {error}"))
 }
 
 fn sizes(objects: &Objects) -> Result<Vec<Size>, Error> {

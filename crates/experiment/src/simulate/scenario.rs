@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use treecast_driver::send::parse_fec;
 use treecast_lab::{Role, Topology, quantity::Rate};
 use treecast_proto::{
     Instant,
@@ -427,14 +428,7 @@ fn fixed_bps(told: &SendRate) -> Option<u64> {
 /// The forward error correction that `treecast send` would use.
 fn fec(delivery: &Delivery, told: &SendRate) -> Result<Option<Share>, String> {
     match delivery.fec.as_deref() {
-        Some("none") => Ok(None),
-        Some("auto") => Ok(Some(Share::Auto)),
-        Some(share) => {
-            let percent = share.strip_suffix('%').and_then(|number| number.parse().ok());
-            let percent =
-                percent.ok_or_else(|| format!("fec `{share}`: expected auto, none or a percentage"))?;
-            Ok(Some(Share::Percent(percent)))
-        }
+        Some(share) => parse_fec(share).map_err(|error| format!("fec `{share}`: {error}")),
         None => {
             let has_requests = matches!(delivery.repair, None | Some(Repair::Nack))
                 && delivery.fanout == delivery::Fanout::Multicast;

@@ -17,8 +17,9 @@ use treecast_driver::{
     files::Exclude,
     security::{AllowList, Identity},
     send::{
-        self, Control, GiveUp, Listed, OptionsError, RATES_BPS, SendEvent, SendOptions, SendSecurity,
-        SendSummary, Starter,
+        self, Carousel, CarouselOptions, Connected, Control, Form, GiveUp, Instead, Listed, Local,
+        LocalOptions, Mend, OptionsError, Pace, RATES_BPS, Rates, SendEvent, SendOptions, SendSecurity,
+        SendSummary, SessionKind, Setting, Starter, SteadyPace,
     },
     status::Progress,
     udp::{Offload, check_group},
@@ -29,13 +30,14 @@ use treecast_wire::{iotup, ticket};
 
 use super::{Group, GroupEvent};
 use crate::{
-    Error, ErrorKind, Stop,
+    Error, ErrorKind,
     error::of_send,
     events::Callback,
     limits::{CAROUSEL_RATE_BPS, LEAST_STALL_LIMIT, LOCAL_RATE_BPS, LONGEST_TIME, bounded},
     object::checked_factor,
     observers::{Observed, Observers},
     session::Session,
+    unstable::{Stop, reason::Advised},
 };
 
 /// The largest number of objects that are not done, unless an option says otherwise.
@@ -46,12 +48,18 @@ const MOST_OUTSTANDING: usize = 4096;
 #[must_use = "a builder does nothing until the group is started"]
 pub struct GroupBuilder {
     options: SendOptions,
+    /// What a session has whose receivers connect to the sender.
+    connected: Connected,
+    /// What a session of another kind has.
+    special: Option<Special>,
     /// `None`: the default of the session's kind.
     rate: Option<Rate>,
     floor_bps: Option<u64>,
     several_rates: Option<Vec<u64>>,
     /// The repair symbols that were asked for. `None`: nobody has asked.
     fec: Option<Option<Share>>,
+    compression: Option<i32>,
+    by_difference: bool,
     is_plain: bool,
     key: Option<String>,
     admitted: Option<PathBuf>,
@@ -64,70 +72,84 @@ pub struct GroupBuilder {
     on_event: Option<Callback<GroupEvent>>,
 }
 
+/// The kinds of sessions in which nobody connects to the sender.
+enum Special {
+    Carousel(CarouselOptions),
+    Local(LocalOptions),
+}
+
 /// Shortens times that no clock can bear.
 fn bound(options: &mut SendOptions) {
-    let times = [
-        &mut options.wait_timeout,
-        &mut options.minimum_retransmission_time,
-        &mut options.stall_limit,
-        &mut options.linger,
-    ];
-    times.into_iter().for_each(|time| *time = bounded(*time));
+    options.start.wait_timeout = bounded(options.start.wait_timeout);
+    options.start.start_at = options.start.start_at.map(|moment| moment.min(since_1970() + LONGEST_TIME));
     options.expires_in = options.expires_in.map(bounded);
-    options.listed_wait = options.listed_wait.map(bounded);
-    options.awaits_results = options.awaits_results.map(bounded);
-    options.start_at = options.start_at.map(|moment| moment.min(since_1970() + LONGEST_TIME));
-    for rule in &mut options.feed_rules {
+    for rule in &mut options.content.feed_rules {
         rule.terms.expires_after = rule.terms.expires_after.map(bounded);
     }
-    match &mut options.repair {
-        send::Repair::Carousel(carousel) => {
-            carousel.idle = bounded(carousel.idle);
-            carousel.wait_timeout = carousel.wait_timeout.map(bounded);
+    match &mut options.kind {
+        SessionKind::Connected(connected) => {
+            let times = [
+                &mut connected.minimum_retransmission_time,
+                &mut connected.stall_limit,
+                &mut connected.linger,
+            ];
+            times.into_iter().for_each(|time| *time = bounded(*time));
+            connected.listed_wait = connected.listed_wait.map(bounded);
+            connected.awaits_results = connected.awaits_results.map(bounded);
         }
-        send::Repair::Local(local) => local.deadline = local.deadline.map(bounded),
-        send::Repair::Nack | send::Repair::After | send::Repair::None => {}
+        SessionKind::Carousel(Carousel { options, .. }) => {
+            options.idle = bounded(options.idle);
+            options.wait_timeout = options.wait_timeout.map(bounded);
+        }
+        SessionKind::Local(Local { options, .. }) => options.deadline = options.deadline.map(bounded),
     }
 }
 
 /// Refuses values that no session can have.
-fn check(options: &SendOptions) -> Result<(), Error> {
-    let refuse = |line: String| Err(Error::new(ErrorKind::Options, line));
-    if let Some(factor) = options.retransmission_timeout_factor {
-        checked_factor(factor)?;
+fn check(options: &SendOptions, rates_bps: &[u64]) -> Result<(), Error> {
+    fn refuse(line: impl Into<Advised>) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Options, line))
     }
-    if let Some(GiveUp::Times(factor)) = options.give_up {
-        checked_factor(factor)?;
-    }
-    if options.give_up.is_some() && (options.feed.is_some() || !options.repair.has_connections()) {
-        return Err(Error::of(ErrorKind::Options, OptionsError::GiveUp));
-    }
-    if let Some(Err(line)) = options.group.map(check_group) {
+    if let Some(Err(line)) = options.network.group.map(check_group) {
         return refuse(line);
     }
-    let rates = options.rate.fixed_bps().into_iter().chain(options.slower_rates.iter().copied());
-    if let Some(bps) = rates.into_iter().find(|bps| !RATES_BPS.contains(bps)) {
+    if let Some(bps) = rates_bps.iter().find(|bps| !RATES_BPS.contains(bps)) {
         let (least, most) = RATES_BPS.into_inner();
         return refuse(format!("the rate {bps} is no number from {least} to {most} bits a second"));
     }
-    let waits_for = options.wait_for.max(options.listed.len() as u32);
-    match options {
-        _ if options.compression.is_some_and(|level| !LEVELS.contains(&level)) => {
+    let start = &options.start;
+    let waits_for = start.wait_for.max(options.listed().len() as u32);
+    match options.content.form {
+        Form::Compressed(level) if !LEVELS.contains(&level) => {
             refuse(format!("objects are compressed at level {} to {}", LEVELS.start(), LEVELS.end()))
         }
-        _ if options.stall_limit < LEAST_STALL_LIMIT => {
-            let least = LEAST_STALL_LIMIT.as_secs();
-            refuse(format!(
-                "receivers that are well may be silent for a while: allow a stall limit of {least} s or more"
-            ))
+        _ if options.network.hops == 0 => {
+            refuse("with 0 hops, packets never leave this host: allow 1 to 255")
         }
-        _ if options.hops == 0 => refuse("with 0 hops, packets never leave this host: allow 1 to 255".into()),
-        _ if options.wait_for == 0 => refuse("a session starts with a receiver: wait for 1 or more".into()),
-        _ if options.wait_at_least.is_some_and(|least| least == 0 || least > waits_for) => {
+        _ if start.wait_for == 0 => refuse("a session starts with a receiver: wait for 1 or more"),
+        _ if start.wait_at_least.is_some_and(|least| least == 0 || least > waits_for) => {
             Err(Error::of(ErrorKind::Options, OptionsError::AtLeast { waits_for }))
         }
-        _ => Ok(()),
+        _ => options.connected().map_or(Ok(()), check_connected),
     }
+}
+
+/// Refuses values that no session can have whose receivers connect to the sender.
+fn check_connected(connected: &Connected) -> Result<(), Error> {
+    if let Some(factor) = connected.retransmission_timeout_factor {
+        checked_factor(factor)?;
+    }
+    if let Some(GiveUp::Times(factor)) = connected.give_up {
+        checked_factor(factor)?;
+    }
+    if connected.stall_limit < LEAST_STALL_LIMIT {
+        let least = LEAST_STALL_LIMIT.as_secs();
+        let line = format!(
+            "receivers that are well may be silent for a while: allow a stall limit of {least} s or more"
+        );
+        return Err(Error::new(ErrorKind::Options, line));
+    }
+    Ok(())
 }
 
 impl fmt::Debug for GroupBuilder {
@@ -204,10 +226,14 @@ impl Default for GroupBuilder {
     fn default() -> Self {
         Self {
             options: SendOptions::new(Vec::new()),
+            connected: Connected::default(),
+            special: None,
             rate: None,
             floor_bps: None,
             several_rates: None,
             fec: None,
+            compression: None,
+            by_difference: false,
             is_plain: false,
             key: None,
             admitted: None,
@@ -223,27 +249,27 @@ impl Default for GroupBuilder {
 impl GroupBuilder {
     /// The number of receivers with which the session starts, 1 or more. Default: 1.
     pub fn wait(mut self, receivers: u32) -> Self {
-        self.options.wait_for = receivers;
+        self.options.start.wait_for = receivers;
         self
     }
 
     /// Who may start the session before as many receivers are there, or change their number. With
     /// [`answer_status`](Self::answer_status), `treecast status --start` and `--wait` do so, too.
     pub fn starter(mut self, starter: &Starter) -> Self {
-        self.options.starter = Some(starter.clone());
+        self.options.start.starter = Some(starter.clone());
         self
     }
 
     /// The time after which the session fails if fewer receivers are there. Default: 60 s.
     pub fn wait_timeout(mut self, time: Duration) -> Self {
-        self.options.wait_timeout = time;
+        self.options.start.wait_timeout = time;
         self
     }
 
     /// The number of receivers with which the session starts when the [`wait_timeout`](Self::wait_timeout) is over, in place of
     /// failing.
     pub fn wait_at_least(mut self, receivers: u32) -> Self {
-        self.options.wait_at_least = Some(receivers);
+        self.options.start.wait_at_least = Some(receivers);
         self
     }
 
@@ -261,10 +287,11 @@ impl GroupBuilder {
 
     /// The way in which lost packets are mended. Default: [`Repair::Nack`].
     pub fn repair(mut self, repair: Repair) -> Self {
-        self.options.repair = match repair {
-            Repair::Nack => send::Repair::Nack,
-            Repair::After => send::Repair::After,
-            Repair::None => send::Repair::None,
+        self.special = None;
+        self.connected.mend = match repair {
+            Repair::Nack => Mend::Nack,
+            Repair::After => Mend::After,
+            Repair::None => Mend::None,
         };
         self
     }
@@ -278,62 +305,62 @@ impl GroupBuilder {
     /// The time for retransmissions of each object that has no [factor](crate::Object::retx_factor) of its own, as a
     /// multiple of the time that its multicast takes; 0 to 1,000,000. Default: no limit.
     pub fn retx_factor(mut self, factor: f64) -> Self {
-        self.options.retransmission_timeout_factor = Some(factor);
+        self.connected.retransmission_timeout_factor = Some(factor);
         self
     }
 
     /// The shortest time for retransmissions, whatever the factor gives. Default: 2 s.
     pub fn retx_minimum(mut self, time: Duration) -> Self {
-        self.options.minimum_retransmission_time = time;
+        self.connected.minimum_retransmission_time = time;
         self
     }
 
     /// When receivers that do not have everything are given up, counted from the session's first packet. It is not for feeds, carousels
     /// and local groups. Default: never.
     pub fn give_up_after(mut self, when: GiveUp) -> Self {
-        self.options.give_up = Some(when);
+        self.connected.give_up = Some(when);
         self
     }
 
     /// The multicast group's address. Default: a random one of site scope.
     pub fn group(mut self, address: IpAddr) -> Self {
-        self.options.group = Some(address);
+        self.options.network.group = Some(address);
         self
     }
 
     /// The UDP port of the multicast group. Default: a random one.
     pub fn port(mut self, port: u16) -> Self {
-        self.options.port = Some(port);
+        self.options.network.port = Some(port);
         self
     }
 
     /// The name of the network interface, such as `eth0`. Default: the one of the route.
     pub fn interface(mut self, name: impl Into<String>) -> Self {
-        self.options.interface = Some(name.into());
+        self.options.network.interface = Some(name.into());
         self
     }
 
     /// The only source address that receivers listen to (source-specific multicast). Default: any.
     pub fn source(mut self, address: IpAddr) -> Self {
-        self.options.source = Some(address);
+        self.options.network.source = Some(address);
         self
     }
 
     /// The TCP address for the control connections of receivers. Default: any address, at a free port.
     pub fn control(mut self, address: SocketAddr) -> Self {
-        self.options.control = Some(address);
+        self.connected.control = Some(address);
         self
     }
 
     /// The hop limit of multicast packets: the number of routers that they may cross, 1 to 255. Default: 32.
     pub fn ttl(mut self, hops: u8) -> Self {
-        self.options.hops = hops.into();
+        self.options.network.hops = hops.into();
         self
     }
 
     /// The largest number of objects that are multicast at the same time. Default: 64.
     pub fn at_once(mut self, objects: usize) -> Self {
-        self.options.at_once = objects.max(1);
+        self.connected.at_once = objects.max(1);
         self
     }
 
@@ -345,14 +372,14 @@ impl GroupBuilder {
 
     /// The time for which the session waits at its end for receivers whose connections broke. Default: 10 s.
     pub fn linger(mut self, time: Duration) -> Self {
-        self.options.linger = time;
+        self.connected.linger = time;
         self
     }
 
     /// Compresses objects by zstd at this level, 1 to 19, where a sample of them becomes smaller. [`Group::send`] takes the
     /// sample, so it reads a little of each object. Default: no compression.
     pub fn compress(mut self, level: i32) -> Self {
-        self.options.compression = Some(level);
+        self.compression = Some(level);
         self
     }
 
@@ -373,7 +400,7 @@ impl GroupBuilder {
     /// Offers the ticket for a short code of three words ([`Group::code`]), by which receivers on the same network get it. After five
     /// wrong guesses the code is of no use any more. [`GroupEvent::CodeGiven`] and [`GroupEvent::CodeWrong`] tell who has asked.
     ///
-    /// It is for [`start`](Self::start). A program that [runs](Self::run) the session opens an [`Offer`](crate::code::Offer).
+    /// It is for [`start`](Self::start). A program that [runs](Self::run) the session opens an [`Offer`](crate::unstable::code::Offer).
     pub fn code(mut self) -> Self {
         self.offers_code = true;
         self
@@ -414,7 +441,7 @@ impl GroupBuilder {
         let session = Session::new(self.on_event.take(), GroupEvent::Missed)?;
         let (most_outstanding, offers_code) = (self.most_outstanding, self.offers_code);
         let (options, observers) = self.prepare()?;
-        let (interface, group) = (options.interface.clone(), options.group);
+        let (interface, group) = (options.network.interface.clone(), options.network.group);
         let started = Group::open(options, observers, session, most_outstanding)?;
         if offers_code { started.with_code(interface.as_deref(), group) } else { Ok(started) }
     }
@@ -424,7 +451,7 @@ impl GroupBuilder {
     ///
     /// ```no_run
     /// # fn main() -> Result<(), treecast::Error> {
-    /// use treecast::{Group, Stop, watch::SendEvent};
+    /// use treecast::{Group, unstable::{Stop, watch::SendEvent}};
     ///
     /// let summary = Group::builder().path("image.iso").run(&Stop::on_signals()?, &mut |event| {
     ///     if let SendEvent::Ready { ticket } = event {
@@ -444,7 +471,7 @@ impl GroupBuilder {
             return Err(Error::new(ErrorKind::Options, line));
         }
         let (options, mut observers) = self.prepare()?;
-        let is_iotup = options.repair.is_iotup();
+        let is_iotup = options.kind.is_iotup();
         let mut note = |event: SendEvent| {
             observers.note_send(&event, is_iotup);
             on_event(&event);
@@ -453,94 +480,197 @@ impl GroupBuilder {
     }
 
     /// What the driver takes, and who looks on.
-    fn prepare(self) -> Result<(SendOptions, Observers), Error> {
+    fn prepare(mut self) -> Result<(SendOptions, Observers), Error> {
         let options_error = |error| Error::of(ErrorKind::Options, error);
-        let rate = self.session_rate().map_err(options_error)?;
+        let rates_bps = self.rates_bps();
         let security = self.security()?;
+        let kind = self.kind().map_err(options_error)?;
         let mut options = self.options;
+        options.kind = kind;
+        options.content.form = match (self.compression, self.by_difference) {
+            (Some(_), true) => {
+                let why = "an object is sent by difference or compressed, not both";
+                let misfit = OptionsError::misfit(Setting::Difference, Instead::NoCompression, why);
+                return Err(options_error(misfit));
+            }
+            (Some(level), false) => Form::Compressed(level),
+            (None, true) => Form::Differences,
+            (None, false) => Form::Whole,
+        };
         bound(&mut options);
-        options.selection.exclude =
+        options.content.selection.exclude =
             Exclude::new(&self.excluded).map_err(|error| Error::of(ErrorKind::Options, error))?;
-        options.rate = rate;
-        options.slower_rates = self.several_rates.unwrap_or_default().into_iter().skip(1).collect();
-        if let send::Repair::Local(local) = &mut options.repair {
-            local.floor_bps = self.floor_bps;
-            local.shares_link = matches!(self.rate, None | Some(Rate::Auto));
+        if options.kind.is_iotup() {
+            options.network.port.get_or_insert(iotup::PORT);
         }
-        if options.repair.is_iotup() {
-            options.port.get_or_insert(iotup::PORT);
-        }
-        check(&options)?;
+        check(&options, &rates_bps)?;
         options.security = security;
         if let Some(announce) = &mut options.announce {
-            announce.name = name::announced(&announce.name, &options.paths)?;
+            announce.name = name::announced(&announce.name, &options.content.paths)?;
         }
-        // Nobody tells a carousel anything.
-        options.awaits_results = options.awaits_results.filter(|_| options.repair.has_connections());
-        // Parts of files, which go out by difference, are mended without symbols.
-        let default_fec = || options.default_fec().filter(|_| !options.by_difference);
-        options.fec = self.fec.unwrap_or_else(default_fec);
-        options.offload = Offload::from_environment().map_err(|line| Error::new(ErrorKind::Options, line))?;
-        let mut observers = Observers::start(Progress::default(), self.observed, options.starter.clone())?;
-        observers.note_wanted(options.wait_for);
+        options.network.offload =
+            Offload::from_environment().map_err(|line| Error::new(ErrorKind::Options, line))?;
+        let mut observers =
+            Observers::start(Progress::default(), self.observed, options.start.starter.clone())?;
+        observers.note_wanted(options.start.wait_for);
         Ok((options, observers))
     }
 
-    /// The rate of the session, or of the first of its groups.
-    fn session_rate(&self) -> Result<send::Rate, OptionsError> {
-        let is_local = self.options.repair.local().is_some();
-        let is_carousel = self.options.repair.carousel().is_some();
-        let floor_bps = self.floor_bps;
-        let rate = match self.several_rates.as_deref() {
-            Some([] | [_]) => return Err(OptionsError::Rates),
-            Some([bps, ..]) => Rate::Bps(*bps),
-            None => match self.rate {
-                None if is_carousel => Rate::Bps(CAROUSEL_RATE_BPS),
-                None | Some(Rate::Auto) if is_local => Rate::Bps(LOCAL_RATE_BPS),
-                Some(Rate::Tfmcc) if is_local => return Err(OptionsError::LocalTfmcc),
-                asked => asked.unwrap_or_default(),
-            },
-        };
-        match (floor_bps, rate) {
-            (Some(floor_bps), Rate::Bps(rate_bps)) if floor_bps > rate_bps => {
-                return Err(OptionsError::Floor { floor_bps, rate_bps });
-            }
-            (Some(_), Rate::Bps(_) | Rate::Max) if !is_local => return Err(OptionsError::FloorWithoutAuto),
-            _ => {}
+    /// The rates that are numbers, in bits a second.
+    fn rates_bps(&self) -> Vec<u64> {
+        match (&self.several_rates, self.rate) {
+            (Some(rates), _) => rates.clone(),
+            (None, Some(Rate::Bps(bps))) => vec![bps],
+            (None, _) => Vec::new(),
         }
-        Ok(match rate {
-            Rate::Auto => send::Rate::Auto { control: Control::Model, floor_bps },
-            Rate::Tfmcc => send::Rate::Auto { control: Control::Tfmcc, floor_bps },
-            Rate::Max => send::Rate::Max,
-            Rate::Bps(bps) => send::Rate::Fixed(bps),
-        })
+    }
+
+    /// The kind of the session, with the options that such a session has.
+    fn kind(&mut self) -> Result<SessionKind, OptionsError> {
+        let why = "a carousel and local groups have no receivers that say when they have everything: give up none of them";
+        if self.special.is_some() && self.connected.give_up.is_some() {
+            return Err(OptionsError::misfit(Setting::GiveUp, None, why));
+        }
+        match self.special.take() {
+            Some(Special::Carousel(options)) => self.carousel_kind(options).map(SessionKind::Carousel),
+            Some(Special::Local(options)) => self.local_kind(options).map(SessionKind::Local),
+            None => {
+                let pace = self.pace()?;
+                let mut connected = Connected { pace, ..std::mem::take(&mut self.connected) };
+                // Parts of files, which go out by difference, are mended without symbols.
+                let default_fec =
+                    || connected.default_fec(self.options.fanout).filter(|_| !self.by_difference);
+                connected.fec = self.fec.unwrap_or_else(default_fec);
+                Ok(SessionKind::Connected(connected))
+            }
+        }
+    }
+
+    /// The pace of a session whose receivers connect to the sender.
+    fn pace(&mut self) -> Result<Pace, OptionsError> {
+        let floor_bps = self.floor_bps;
+        let control = match self.rate.unwrap_or_default() {
+            _ if self.several_rates.is_some() => None,
+            Rate::Auto => Some(Control::Model),
+            Rate::Tfmcc => Some(Control::Tfmcc),
+            Rate::Max | Rate::Bps(_) => None,
+        };
+        if let Some(control) = control {
+            return Ok(Pace::Follow { control, floor_bps });
+        }
+        self.steady_pace().map(Pace::Steady)
+    }
+
+    /// The pace of a session whose rate follows nobody.
+    fn steady_pace(&mut self) -> Result<SteadyPace, OptionsError> {
+        let pace = match (self.several_rates.take(), self.rate) {
+            (Some(rates), _) => SteadyPace::Several(Rates::new(rates)?),
+            (None, Some(Rate::Max)) => SteadyPace::Max,
+            (None, Some(Rate::Bps(bps))) => SteadyPace::Fixed(bps),
+            (None, Some(Rate::Auto | Rate::Tfmcc)) => {
+                let why = "a carousel hears nothing of its receivers, and cannot follow them with its rate";
+                return Err(OptionsError::misfit(Setting::Rate, Instead::Number, why));
+            }
+            (None, None) => SteadyPace::Fixed(CAROUSEL_RATE_BPS),
+        };
+        match (self.floor_bps, &pace) {
+            (None, _) => Ok(pace),
+            (Some(floor_bps), SteadyPace::Fixed(rate_bps)) if floor_bps > *rate_bps => {
+                Err(OptionsError::Floor { floor_bps, rate_bps: *rate_bps })
+            }
+            (Some(_), _) => {
+                let why =
+                    "the lowest rate is for a rate that follows receivers, and this session's follows nobody";
+                Err(OptionsError::misfit(Setting::RateFloor, Instead::Following, why))
+            }
+        }
+    }
+
+    fn carousel_kind(&mut self, options: CarouselOptions) -> Result<Carousel, OptionsError> {
+        let pace = self.steady_pace()?;
+        let fec = self.fec.flatten();
+        if let Some(Share::Percent(_)) = fec {
+            return Err(OptionsError::carousel_share());
+        }
+        Ok(Carousel { options, pace, is_coded: fec.is_some() })
+    }
+
+    fn local_kind(&mut self, mut options: LocalOptions) -> Result<Local, OptionsError> {
+        let refuse = |setting, instead, why| Err(OptionsError::misfit(setting, instead, why));
+        if self.several_rates.is_some() {
+            let why = "a session with local groups has one rate, which follows the slowest group";
+            return refuse(Setting::Rates, Some(Instead::Number), why);
+        }
+        if self.fec.flatten().is_some() {
+            return refuse(Setting::Fec, None, "local groups mend losses without repair symbols");
+        }
+        let rate_bps = match self.rate {
+            None | Some(Rate::Auto) => LOCAL_RATE_BPS,
+            Some(Rate::Bps(bps)) => bps,
+            Some(Rate::Max) => {
+                let why = "a session with local groups begins at its highest rate, which is a number, and goes down where \
+                           receivers lose too much";
+                return refuse(Setting::Rate, Some(Instead::Number), why);
+            }
+            Some(Rate::Tfmcc) => {
+                let why = "TFMCC needs receivers that report to the sender, and those of local groups report to each other";
+                return refuse(Setting::Rate, Some(Instead::Retransmissions), why);
+            }
+        };
+        if let Some(floor_bps) = self.floor_bps.filter(|floor_bps| *floor_bps > rate_bps) {
+            return Err(OptionsError::Floor { floor_bps, rate_bps });
+        }
+        options.floor_bps = self.floor_bps;
+        options.shares_link = matches!(self.rate, None | Some(Rate::Auto));
+        Ok(Local { options, rate_bps })
+    }
+
+    /// Whether the session has the frames of the IoT updater.
+    fn is_iotup(&self) -> bool {
+        matches!(&self.special, Some(Special::Carousel(options)) if options.dialect != send::Dialect::Session)
     }
 
     /// The security of the session. `None` for a plain one, such as that of the IoT updater.
     fn security(&self) -> Result<Option<SendSecurity>, Error> {
-        if self.is_plain || self.options.repair.is_iotup() {
-            return match self.key.is_some() || self.admitted.is_some() {
-                true => Err(Error::of(ErrorKind::Options, OptionsError::PlainKeys)),
-                false => Ok(None),
-            };
-        }
+        let has_keys = self.key.is_some() || self.admitted.is_some();
+        let misfit = match (self.is_iotup(), self.is_plain) {
+            (true, _) => OptionsError::misfit(Setting::Keys, None, "the IoT updater's packets know no keys"),
+            (false, true) => {
+                let why = "a session without security has no keys";
+                OptionsError::misfit(Setting::Plain, Instead::NoKeys, why)
+            }
+            (false, false) => return self.keys().map(Some),
+        };
+        if has_keys { Err(Error::of(ErrorKind::Options, misfit)) } else { Ok(None) }
+    }
+
+    /// The keys of a session with security.
+    fn keys(&self) -> Result<SendSecurity, Error> {
         let identity = self.key.as_deref().map(Identity::named).transpose();
         let identity = identity.map_err(|error| Error::of(ErrorKind::Key, error))?;
         let allow = self.admitted.as_deref().map(AllowList::load).transpose();
         let allow = allow.map_err(|error| Error::of(ErrorKind::Key, error))?;
-        let listed = &self.options.listed;
+        let listed = &self.connected.listed;
         let allow = allow.or_else(|| Listed::allow_list(listed).filter(|_| !listed.is_empty()));
-        Ok(Some(SendSecurity { identity, allow }))
+        Ok(SendSecurity { identity, allow })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{CarouselOptions, LocalOptions};
 
-    fn rate(builder: GroupBuilder) -> Result<send::Rate, OptionsError> {
-        builder.session_rate()
+    fn rate(mut builder: GroupBuilder) -> Result<send::Rate, OptionsError> {
+        let mut options = SendOptions::new(Vec::new());
+        options.kind = builder.kind()?;
+        Ok(options.rate())
+    }
+
+    fn misfit(builder: GroupBuilder) -> Setting {
+        match rate(builder) {
+            Err(OptionsError::Misfit { setting, .. }) => setting,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -554,10 +684,22 @@ mod tests {
         assert_eq!(rate(carousel().rate(Rate::Max)), Ok(send::Rate::Max));
         assert_eq!(rate(carousel().rate(Rate::Bps(7))), Ok(send::Rate::Fixed(7)));
         assert_eq!(rate(local().rate_floor(5)), Ok(send::Rate::Fixed(LOCAL_RATE_BPS)));
-        assert_eq!(rate(local().rate(Rate::Tfmcc)), Err(OptionsError::LocalTfmcc));
+        assert_eq!(misfit(local().rate(Rate::Tfmcc)), Setting::Rate);
+        assert_eq!(misfit(carousel().rate(Rate::Auto)), Setting::Rate);
         assert_eq!(rate(Group::builder().rates(vec![9, 5])), Ok(send::Rate::Fixed(9)));
         assert_eq!(rate(Group::builder().rates(vec![9])), Err(OptionsError::Rates));
         assert_eq!(rate(Group::builder().rates(Vec::new())), Err(OptionsError::Rates));
+    }
+
+    #[test]
+    fn what_only_other_kinds_of_sessions_have_is_refused() {
+        let carousel = || Group::builder().carousel(CarouselOptions::default());
+        let local = || Group::builder().local_groups(LocalOptions::default());
+        assert_eq!(misfit(carousel().give_up_after(GiveUp::Times(3.0))), Setting::GiveUp);
+        assert_eq!(misfit(carousel().fec(Some(Share::Percent(5)))), Setting::Fec);
+        assert_eq!(misfit(local().fec(Some(Share::Auto))), Setting::Fec);
+        assert_eq!(misfit(local().rates(vec![9, 5])), Setting::Rates);
+        assert!(rate(carousel().fec(Some(Share::Auto))).is_ok() && rate(local().fec(None)).is_ok());
     }
 
     #[test]
@@ -565,7 +707,7 @@ mod tests {
         let floor = |rate_bps| Group::builder().rate(rate_bps).rate_floor(2_000_000);
         let above = OptionsError::Floor { floor_bps: 2_000_000, rate_bps: 1_000_000 };
         assert_eq!(rate(floor(Rate::Bps(1_000_000))), Err(above));
-        assert_eq!(rate(floor(Rate::Max)), Err(OptionsError::FloorWithoutAuto));
+        assert_eq!(misfit(floor(Rate::Max)), Setting::RateFloor);
     }
 
     #[test]

@@ -25,12 +25,12 @@ pub use scope::Scope;
 
 use crate::{
     Error, ErrorKind, Finish, GroupReport, NextEvent, Object, ObjectId, Ticket,
-    code::{self, Code},
     error::of_send,
     object::{Held, Memory, Prepared},
     observers::Observers,
     place::Place,
     session::Session,
+    unstable::code::{self, Code},
     wait::Watched,
 };
 
@@ -202,7 +202,7 @@ impl Group {
         let is_of_program = !sends_what_it_began_with(&options);
         match is_of_program {
             false => queue.close(),
-            true => options.feed = Some(send::FeedSource::Queue(queue.clone())),
+            true => options.content.feed = Some(send::FeedSource::Queue(queue.clone())),
         }
         let shared = Arc::new(Shared {
             session: Arc::new(session),
@@ -210,7 +210,7 @@ impl Group {
             outstanding: Watched::default(),
             progress: Watched::default(),
             most_outstanding,
-            compression: options.compression,
+            compression: options.compression(),
             is_closed: AtomicBool::new(false),
             is_of_program,
         });
@@ -398,7 +398,7 @@ impl Shared {
         ready: &Ready,
     ) -> Result<GroupReport, Error> {
         let mut over = Over { shared: self, why: "the session was stopped before".to_owned() };
-        let is_iotup = options.repair.is_iotup();
+        let is_iotup = options.kind.is_iotup();
         let result = send::run(options, &self.session.stop, &mut |event| {
             observers.note_send(&event, is_iotup);
             match event {
@@ -420,7 +420,7 @@ impl Shared {
             }
             SendEvent::Left { receiver, reason } => self.tell(GroupEvent::Left { receiver, reason }),
             SendEvent::Started { .. } => self.tell(GroupEvent::Started),
-            SendEvent::Warning(line) => self.tell(GroupEvent::Warning(line)),
+            SendEvent::Warning(line) => self.tell(GroupEvent::Warning(line.line)),
             SendEvent::Progress(progress) => {
                 self.progress.change(|kept| *kept = GroupProgress::of(&progress))
             }
@@ -475,7 +475,10 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 /// Whether a session takes no objects of its program.
 fn sends_what_it_began_with(options: &SendOptions) -> bool {
     let goes_on = options.session_file.is_some();
-    options.feed.is_some() || options.repair.carousel().is_some() || options.by_difference || goes_on
+    options.content.feed.is_some()
+        || options.kind.carousel().is_some()
+        || options.is_by_difference()
+        || goes_on
 }
 
 /// What [`Group::open`] waits for: the ticket, or none if the session has failed before.

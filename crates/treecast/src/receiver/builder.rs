@@ -11,10 +11,12 @@ use treecast_driver::{
     files::{Device, Rules},
     local::GroupsFile,
     receive::{self, Chooser, Complete, Dialect, ReceiveEvent, ReceiveOptions, ReceiveSummary, Taken, Taker},
+    remedies::{Advised, Remedy},
     security::Identity,
     status::Progress,
     udp::Offload,
 };
+use treecast_host::stop::Stop;
 use treecast_wire::{
     header::SessionId,
     iotup,
@@ -23,7 +25,7 @@ use treecast_wire::{
 
 use super::{Answer, Folder, Offer, Receiver, ReceiverEvent};
 use crate::{
-    Error, ErrorKind, Stop, Ticket,
+    Error, ErrorKind, Ticket,
     error::of_receive,
     events::Callback,
     limits::bounded,
@@ -70,11 +72,12 @@ impl ReceiverBuilder {
     /// [`ErrorKind::Options`] if there are not so many groups, or the name is that of no file.
     pub fn of_iotup(first: SocketAddr, groups: u8, name: &str) -> Result<Self, Error> {
         if Path::new(name).file_name() != Some(name.as_ref()) {
-            return Err(Error::new(ErrorKind::Options, format!("{name:?} is no plain name for a file")));
+            let line = format!("{name:?} is no plain name for a file");
+            return Err(Error::new(ErrorKind::Options, Advised::by(Remedy::NameFolder, line)));
         }
         if groups == 0 || group_address(first, groups - 1).is_none() {
             let line = format!("there are no {groups} group addresses from {first} on");
-            return Err(Error::new(ErrorKind::Options, line));
+            return Err(Error::new(ErrorKind::Options, Advised::by(Remedy::FewerGroups, line)));
         }
         let ticket = ticket::Ticket::new(SessionId(0), Repair::Carousel, iotup::MAX_DATA_LEN as u16, first);
         let mut builder = Self::new(Ticket(ticket::Ticket { groups, ..ticket }));
@@ -268,7 +271,7 @@ impl ReceiverBuilder {
         self
     }
 
-    /// The file that fixes the session's local groups, as the sender has it ([`LocalOptions`](crate::options::LocalOptions)). Default:
+    /// The file that fixes the session's local groups, as the sender has it ([`LocalOptions`](crate::unstable::options::LocalOptions)). Default:
     /// receivers form groups.
     pub fn local_groups(mut self, path: impl Into<PathBuf>) -> Self {
         self.local_groups = Some(path.into());
@@ -319,7 +322,7 @@ impl ReceiverBuilder {
     ///
     /// ```no_run
     /// # fn main() -> Result<(), treecast::Error> {
-    /// use treecast::{Receiver, Stop, watch::ReceiveEvent};
+    /// use treecast::{Receiver, unstable::{Stop, watch::ReceiveEvent}};
     ///
     /// let ticket = treecast::Ticket::read("ticket")?;
     /// let summary = Receiver::builder(ticket).run(&Stop::on_signals()?, &mut |event| {
@@ -346,13 +349,15 @@ impl ReceiverBuilder {
     /// What the driver takes, the folder, and who looks on.
     fn prepare(self) -> Result<(ReceiveOptions, Folder, Observers), Error> {
         let mut options = self.options;
-        let refuse = |line: &str| Err(Error::new(ErrorKind::Options, line));
+        let refuse = |remedy, line| Err(Error::new(ErrorKind::Options, Advised::by(remedy, line)));
         let is_iotup = options.dialect != Dialect::Session;
         if options.port.is_some() && options.ticket.repair == Repair::Carousel {
-            return refuse("a carousel comes to the port of its multicast group, and to no other");
+            let line = "a carousel comes to the port of its multicast group, and to no other";
+            return refuse(Remedy::NoPort, line);
         }
         if options.old.is_some() && is_iotup {
-            return refuse("the IoT updater's frames carry whole files, and no older version is of use");
+            let line = "the IoT updater's frames carry whole files, and no older version is of use";
+            return refuse(Remedy::NoOldVersion, line);
         }
         let times = [
             &mut options.connect_timeout,

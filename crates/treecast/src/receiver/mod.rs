@@ -293,12 +293,12 @@ impl ReceiverProgress {
 /// What a program is told of an event of the driver.
 fn told(event: ReceiveEvent, folder: &Folder) -> Option<ReceiverEvent> {
     Some(match event {
-        ReceiveEvent::Warning(line) => ReceiverEvent::Warning(line),
+        ReceiveEvent::Warning(line) => ReceiverEvent::Warning(line.line),
         ReceiveEvent::Unreachable { reason, .. } => ReceiverEvent::Unreachable { reason },
         ReceiveEvent::Joined { sender, .. } => ReceiverEvent::Joined { sender },
         ReceiveEvent::Announced { name, bytes } => ReceiverEvent::Announced { name, bytes },
         ReceiveEvent::Ignored { name, exists } => ReceiverEvent::Ignored { name, exists },
-        ReceiveEvent::Failed { name, reason, .. } => ReceiverEvent::Failed { name, reason },
+        ReceiveEvent::Failed { name, reason, .. } => ReceiverEvent::Failed { name, reason: reason.line },
         ReceiveEvent::Full(shortage) => {
             let (name, folder, needed) = (&shortage.name, shortage.folder.display(), shortage.needed);
             ReceiverEvent::Warning(format!("{folder} is full: {name} waits for {needed} bytes more"))

@@ -1,5 +1,5 @@
 //! The golden packets in `vectors/`. Each protocol has a folder there, named by the first word of its files.
-#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use treecast::{
     ErrorKind,
-    keys::PublicKey,
-    standing::{Demand, Owner, Rule, Standing},
+    unstable::{
+        keys::PublicKey,
+        standing::{Demand, Owner, Rule, Standing},
+    },
 };
 use treecast_host::text;
 

@@ -4,7 +4,7 @@ mod config;
 
 use std::{path::Path, process::ExitCode};
 
-use treecast::{
+use treecast::unstable::{
     Stop,
     standing::{Entry, Happened},
 };

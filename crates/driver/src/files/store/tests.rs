@@ -408,11 +408,12 @@ fn a_decoder_that_panics_fails_its_object_and_no_other() {
     let mut store = store(&path);
     store.hands.lock().unwrap().worker.parts.decoding.decode = |_, _, _| panic!("no such {}", "symbol");
     let reports = done(&mut store, &bytes, decode_both(bad, "bad"));
-    let reports = wait_for(&store, reports, 1);
-    let [Report::Input(ReceiverInput::StoreFailed { file, reason })] = &reports[..] else {
+    let reports = wait_for(&store, reports, 2);
+    let [helps, Report::Input(ReceiverInput::StoreFailed { file, reason })] = &reports[..] else {
         panic!("{reports:?}")
     };
     assert!(*file == bad && reason.contains("no such symbol"), "{reason}");
+    assert_eq!(*helps, Report::Helps { file: bad, remedy: crate::remedies::Remedy::NoSymbols });
     store.hands.lock().unwrap().worker.parts.decoding.decode = crate::fec::decode;
     let reports = done(&mut store, &bytes, decode_both(good, "good"));
     assert_eq!(wait_for(&store, reports, 2).len(), 2);

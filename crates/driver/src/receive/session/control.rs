@@ -145,11 +145,11 @@ impl Session<'_> {
                  install the same version of treecast on both hosts, and ask for the ticket anew",
                 welcome.version, welcome.block_len, self.delivery.block_len
             );
-            return Err(ReceiveError::NotAdmitted(line));
+            return Err(ReceiveError::NotAdmitted(line.into()));
         }
         if file.session() != self.delivery.session {
             let line = "another session is held there now: ask for its ticket".to_owned();
-            return Err(ReceiveError::NotAdmitted(line));
+            return Err(ReceiveError::NotAdmitted(line.into()));
         }
         if !self.delivery.line.is_welcome {
             let interface = self.hearing.groups.interface_name().to_owned();

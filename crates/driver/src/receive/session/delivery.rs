@@ -32,6 +32,7 @@ use crate::{
     clock::Clock,
     files::{Admission, Intake, Leftovers, Rules, SmallObjects, TargetFolder},
     hindrance::Meter,
+    remedies::{Advised, Remedy},
     udp::AtHand,
 };
 
@@ -128,6 +129,8 @@ pub(super) struct Line {
     /// Whether the connection is to be read, whatever waits elsewhere.
     pub listens: bool,
     pub closed: bool,
+    /// What helps against the reason for which this side closes.
+    pub remedy: Option<Remedy>,
 }
 
 /// The storage of objects.
@@ -152,6 +155,8 @@ pub(super) struct Storing {
     pub seeded_next: BTreeMap<FileId, Vec<Range<u64>>>,
     /// Objects for which there was no room. What an earlier receiver has left of them stays.
     pub cramped: BTreeSet<FileId>,
+    /// The remedies of the failures of these objects.
+    pub remedies: BTreeMap<FileId, Remedy>,
     /// The time since which something waits for room on the disk. `None` when nothing does.
     pub full_since: Option<Instant>,
     /// The time for which something waited for room before that.
@@ -189,7 +194,7 @@ pub(super) struct Figures {
     pub meter: Meter<4>,
     pub summary: ReceiveSummary,
     /// Objects that fail unless the receiver comes back: number, name and reason.
-    pub failing: Vec<(FileId, String, String)>,
+    pub failing: Vec<(FileId, String, Advised)>,
 }
 
 impl Delivery<'_> {

@@ -98,7 +98,7 @@ impl Session<'_> {
                 if ears.failed(now, lane) {
                     let warning =
                         format!("gets copies in place of multicast until it can join its group: {error}");
-                    (self.delivery.on_event)(ReceiveEvent::Warning(warning));
+                    (self.delivery.on_event)(ReceiveEvent::Warning(warning.into()));
                 }
             }
         }

@@ -11,6 +11,7 @@ use treecast_wire::message::BeginOfFile;
 
 use super::{ReceiveEvent, Session};
 use crate::{
+    remedies::{Advised, Remedy},
     send::MIN_BLOCK_LEN,
     udp::{Item, are_zeros},
 };
@@ -69,20 +70,21 @@ impl Session<'_> {
             (self.delivery.on_event)(ReceiveEvent::Warning(line.clone()));
         }
         if !has_connection && now >= since + PATIENCE {
-            self.delivery.handle(ReceiverInput::Close { reason: line }, None);
+            self.delivery.line.remedy = line.remedy;
+            self.delivery.handle(ReceiverInput::Close { reason: line.line }, None);
         }
     }
 }
 
-fn told(block_len: u16, has_connection: bool) -> String {
+fn told(block_len: u16, has_connection: bool) -> Advised {
     let shorter = if block_len > USUAL_BLOCK_LEN { USUAL_BLOCK_LEN } else { MIN_BLOCK_LEN };
     let meanwhile =
         if has_connection { "everything comes over TCP meanwhile" } else { "so no file can come" };
-    format!(
+    let line = format!(
         "packets with {block_len} bytes of a file do not arrive, and short ones do: a link on the way has a smaller MTU; {meanwhile}; \
-         the sender can {} {shorter} bytes",
-        crate::remedies::SHORTER_BLOCKS
-    )
+         the sender can start a session with blocks of {shorter} bytes"
+    );
+    Advised::by(Remedy::ShorterBlocks, line)
 }
 
 #[cfg(test)]

@@ -205,7 +205,7 @@ impl Session<'_> {
             (Err(error), Some(members)) if !members.has_warned => {
                 members.has_warned = true;
                 let line = format!("cannot hear local group {}: {error}; the sender mends instead", group.0);
-                (self.delivery.on_event)(ReceiveEvent::Warning(line));
+                (self.delivery.on_event)(ReceiveEvent::Warning(line.into()));
             }
             _ => {}
         }

@@ -85,7 +85,7 @@ impl<'a> Session<'a> {
             Err(error) => {
                 let line =
                     format!("cannot tell the sender what is lacking: {error}; it sends everything later");
-                (session.delivery.on_event)(ReceiveEvent::Warning(line));
+                (session.delivery.on_event)(ReceiveEvent::Warning(line.into()));
             }
         }
         if ticket.repair == Repair::Carousel {
@@ -130,6 +130,7 @@ impl Storing {
             begins: BTreeMap::new(),
             seeded_next: BTreeMap::new(),
             cramped: BTreeSet::new(),
+            remedies: BTreeMap::new(),
             full_since: None,
             full_time: Duration::ZERO,
         })
@@ -187,6 +188,7 @@ impl Line {
         Self {
             sender: connection.map_or(options.ticket.group, Connection::peer),
             outbox: Outbox::default(),
+            remedy: None,
             reports,
             closes: false,
             is_over: false,

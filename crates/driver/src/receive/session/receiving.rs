@@ -58,7 +58,7 @@ impl Session<'_> {
                 self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Packets(packets));
                 let is_carousel = self.delivery.machine.carousel().is_some();
                 if let Some(line) = self.hearing.groups.arrived(now, packets, is_carousel) {
-                    (self.delivery.on_event)(ReceiveEvent::Warning(line));
+                    (self.delivery.on_event)(ReceiveEvent::Warning(line.into()));
                 }
             }
         }

@@ -3,6 +3,7 @@
 use treecast_wire::{header::FileId, ticket::Fanout};
 
 use super::{super::ReceiveEvent, Session};
+use crate::remedies::{Advised, Remedy};
 
 /// The bytes that come over the connection before a receiver that has not heard one packet takes its network for the reason. A
 /// smaller session is judged by all of it.
@@ -33,7 +34,7 @@ impl Session<'_> {
         self.hearing.fanout == Fanout::Multicast && self.hearing.groups.lacks_family()
     }
 
-    fn told_unheard(&self) -> String {
+    fn told_unheard(&self) -> Advised {
         let what = match self.hearing.fanout {
             Fanout::Multicast => {
                 format!("nothing of the session's group has come on {}", self.hearing.groups.interface_name())
@@ -42,6 +43,9 @@ impl Session<'_> {
                 "no UDP packet of the session has come".to_owned()
             }
         };
-        format!("{what}: a firewall, a router or a switch drops them on the way. Everything comes over TCP")
+        let line = format!(
+            "{what}: a firewall, a router or a switch drops them on the way. Everything comes over TCP"
+        );
+        Advised::by(Remedy::FindLoss, line)
     }
 }

@@ -11,7 +11,7 @@ use thiserror::Error;
 use treecast_host::wake::Waker;
 
 use super::{Arrival, Terms};
-use crate::files::NamedSource;
+use crate::{files::NamedSource, remedies::Advised};
 
 /// An object in a queue.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ struct State {
     /// Total size, in bytes, of the objects that wait.
     bytes: u64,
     /// Lines for the user, which wait for nothing. Too many are left out.
-    lines: Vec<String>,
+    lines: Vec<Advised>,
     is_closed: bool,
     /// Whether the session has begun to take objects.
     has_begun: bool,
@@ -125,16 +125,16 @@ impl ObjectQueue {
     }
 
     /// Queues a line that the session tells the user.
-    pub(super) fn tell(&self, line: String) {
+    pub(super) fn tell(&self, line: impl Into<Advised>) {
         let mut state = self.state();
         if state.lines.len() < MOST_LINES {
-            state.lines.push(line);
+            state.lines.push(line.into());
             state.wake();
         }
     }
 
     /// Lines for the user.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(super) fn lines(&self) -> Vec<Advised> {
         std::mem::take(&mut self.state().lines)
     }
 

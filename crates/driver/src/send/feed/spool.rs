@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     files::{Change, Exclude, NamedSource, Place, SourceError, named_file},
-    remedies::SPOOL_FULL,
+    remedies::{Advised, Remedy},
     words::{self, counted},
 };
 
@@ -349,9 +349,11 @@ impl Keeper {
         let bound = format!("at most {}{together} may wait", counted(objects, "object"));
         if let Some((count, last)) = self.dropped.due() {
             let count = counted(count, "object");
-            self.queue.tell(format!(
-                "{count} dropped, the last one {last}: {SPOOL_FULL}, and {bound}; the oldest of the lowest priority went"
-            ));
+            let line = format!(
+                "{count} dropped, the last one {last}: the feed comes faster than it is sent, and {bound}; the oldest of the \
+                 lowest priority went"
+            );
+            self.queue.tell(Advised::by(Remedy::LongerQueue, line));
         }
         if self.left_out.due().is_some() {
             let waiting = counted(self.left.len(), "file");

@@ -15,6 +15,8 @@ use treecast_host::{
     root::{Root, write_whole},
 };
 
+use crate::remedies::{Advised, Remedy};
+
 /// The beginning of the file.
 const HEADER: &[u8; MARK_LEN] = b"treecast feed 1\n";
 
@@ -191,7 +193,8 @@ impl Log {
 
 /// The error for a file that cannot be used.
 fn unkept(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot keep what has been sent in {}: {error}", path.display()))
+    let line = format!("cannot keep what has been sent in {}: {error}", path.display());
+    io::Error::new(error.kind(), Advised::by(Remedy::OtherRecord, line))
 }
 
 fn foreign() -> io::Error {

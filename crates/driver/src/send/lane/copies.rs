@@ -71,7 +71,7 @@ impl CopiesLane {
             let socket =
                 if group == 0 { open_unicast_sender(family)? } else { open_slower_unicast_sender(family)? };
             heed_marks(plan, &socket);
-            let transmitter = Transmitter::new(socket, plan.options.offload);
+            let transmitter = Transmitter::new(socket, plan.options.network.offload);
             Ok(UnicastSocket { transmitter, hears_errors: false })
         };
         let v4 = open(Ipv4Addr::UNSPECIFIED.into());

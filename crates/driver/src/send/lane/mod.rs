@@ -232,7 +232,7 @@ impl Packets<'_> {
 /// Says in each packet that routers may mark it instead of losing it (RFC 3168, 5), where the rate follows marks.
 fn heed_marks(plan: &Plan, socket: &std::net::UdpSocket) {
     const CAPABLE_TRANSPORT: i32 = 2;
-    if plan.options.rate.is_auto() {
+    if plan.options.rate().is_auto() {
         // A socket of one family refuses the other's. Without it, routers lose packets.
         let _ = option::set(socket, libc::IPPROTO_IP, libc::IP_TOS, CAPABLE_TRANSPORT);
         let _ = option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, CAPABLE_TRANSPORT);

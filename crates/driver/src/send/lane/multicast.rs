@@ -72,15 +72,15 @@ impl MulticastLane {
 
 /// A socket that sends to the session's slower groups.
 pub(super) fn open_slower(plan: &Plan) -> Result<Transmitter, SendError> {
-    transmitter(plan, open_slower_sender(&plan.group, plan.options.hops)?)
+    transmitter(plan, open_slower_sender(&plan.group, plan.options.network.hops)?)
 }
 
 /// A socket that sends to the session's first group.
 pub(super) fn open_group(plan: &Plan) -> Result<Transmitter, SendError> {
-    transmitter(plan, open_group_sender(&plan.group, plan.options.hops)?)
+    transmitter(plan, open_group_sender(&plan.group, plan.options.network.hops)?)
 }
 
 fn transmitter(plan: &Plan, socket: UdpSocket) -> Result<Transmitter, SendError> {
     heed_marks(plan, &socket);
-    Ok(Transmitter::new(socket, plan.options.offload))
+    Ok(Transmitter::new(socket, plan.options.network.offload))
 }

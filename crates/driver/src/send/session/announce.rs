@@ -35,11 +35,11 @@ pub(super) fn start(
 
 /// The receivers that the session is for. Each start of a sender has a new number for its list, because the list may be another one.
 fn audience(plan: &Plan, announce: &Announce) -> Result<Audience, SendError> {
-    let standing = match (announce.standing, plan.options.listed.is_empty()) {
+    let standing = match (announce.standing, plan.options.listed().is_empty()) {
         (false, _) => ForStanding::None,
         (true, true) => ForStanding::Any,
         (true, false) => ForStanding::Named { list: u32::from_be_bytes(security::random()?) },
     };
-    let awaits_results = announce.standing && plan.options.awaits_results.is_some();
+    let awaits_results = announce.standing && plan.options.awaits_results().is_some();
     Ok(Audience { people: announce.people, standing, awaits_results })
 }

@@ -15,8 +15,7 @@ use treecast_wire::{
 };
 
 use super::super::{
-    FeedSource, Plan, Rate, Repair, SendError,
-    repair::{CarouselOptions, Dialect, LocalOptions},
+    CarouselOptions, Connected, Dialect, FeedSource, LocalOptions, Mend, Plan, Rate, SendError, SessionKind,
 };
 use crate::{files::NamedSource, security::random, udp::frames_in_super_packet};
 
@@ -26,14 +25,13 @@ const FEWEST_SIGNED: usize = 16;
 
 /// The machine of the session's repair.
 pub(super) fn machine(plan: &Plan, me: Option<Member>) -> Result<Sender, SendError> {
-    let repair = match &plan.options.repair {
-        Repair::Carousel(options) => return ring(plan, options),
-        Repair::Local(options) => return local(plan, options, me),
-        Repair::None => vcmtp::Repair::None,
-        Repair::After => vcmtp::Repair::After,
-        Repair::Nack => vcmtp::Repair::Nack,
-    };
-    Ok(Sender::Vcmtp(Box::new(vcmtp::Sender::new(vcmtp_config(plan, repair)))))
+    match &plan.options.kind {
+        SessionKind::Connected(connected) => {
+            Ok(Sender::Vcmtp(Box::new(vcmtp::Sender::new(vcmtp_config(plan, connected)))))
+        }
+        SessionKind::Carousel(carousel) => ring(plan, &carousel.options),
+        SessionKind::Local(of_groups) => local(plan, &of_groups.options, me),
+    }
 }
 
 fn ring(plan: &Plan, options: &CarouselOptions) -> Result<Sender, SendError> {
@@ -46,7 +44,7 @@ fn ring(plan: &Plan, options: &CarouselOptions) -> Result<Sender, SendError> {
             .map(|blocks| blocks * u32::from(plan.block_len))
             .collect(),
         block_len: plan.block_len,
-        fec: plan.options.fec.is_some(),
+        fec: plan.options.fec().is_some(),
         announce: is_ours,
         // An index goes before its object, where receivers then say what they lack.
         start: if is_ours && !plan.hears_reports() { u64::from_be_bytes(random()?) } else { 0 },
@@ -65,9 +63,9 @@ const SETTLING: Duration = Duration::from_secs(1);
 
 fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Sender, SendError> {
     let me = me.unwrap_or(Member(plan.group.group));
-    let (rate, wanted) = (plan.local_rate_bps(), plan.options.wait_for);
+    let (rate, wanted) = (plan.local_rate_bps(), plan.options.start.wait_for);
     let ticket = plan.local_ticket(options);
-    let run = packets_per_run(plan, plan.options.rate.fixed_bps()) as u32 * u32::from(plan.block_len);
+    let run = packets_per_run(plan, plan.options.rate().fixed_bps()) as u32 * u32::from(plan.block_len);
     let config = local::SenderConfig {
         session: plan.session,
         block_len: plan.block_len,
@@ -79,19 +77,19 @@ fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Send
         minimum_rate_bps: options.floor_bps.map_or(0, |bps| plan.of_objects(bps)),
         window_bytes: policy::local_window_bytes(rate),
         // The driver gives up before that.
-        settling: if wanted > 1 { plan.options.wait_timeout + SETTLING } else { SETTLING },
+        settling: if wanted > 1 { plan.options.start.wait_timeout + SETTLING } else { SETTLING },
         wait_for: (wanted > 1).then_some(wanted),
         named: options.groups.as_ref().map(|groups| groups.receivers(plan.group.group.is_ipv4())),
         copies: copies_sent(plan)?,
         tuning: Tuning {
             deadline: options.deadline,
-            is_feed: plan.options.feed.is_some(),
+            is_feed: plan.options.content.feed.is_some(),
             repair_rate_bps: ticket.repair_rate_bps,
             ..Tuning::default()
         },
     };
     let objects = plan.sources.iter().map(NamedSource::begin).collect::<Result<Vec<_>, _>>()?;
-    let begins_empty = objects.is_empty() && plan.options.feed.is_some();
+    let begins_empty = objects.is_empty() && plan.options.content.feed.is_some();
     if !begins_empty && Contents::new(objects.len() as u32).is_err() {
         return Err(SendError::Contents(objects.len()));
     }
@@ -114,28 +112,32 @@ pub(super) fn signed_blocks(plan: &Plan, rate_bps: Option<u64>) -> Option<usize>
     Some(usize::try_from(in_time).unwrap_or(most).clamp(FEWEST_SIGNED, most))
 }
 
-fn vcmtp_config(plan: &Plan, repair: vcmtp::Repair) -> SenderConfig {
+fn vcmtp_config(plan: &Plan, connected: &Connected) -> SenderConfig {
     let run_len = |rate_bps| packets_per_run(plan, rate_bps) as u32 * u32::from(plan.block_len);
     SenderConfig {
         session: plan.session,
-        repair,
-        fec: plan.options.fec,
+        repair: match connected.mend {
+            Mend::None => vcmtp::Repair::None,
+            Mend::After => vcmtp::Repair::After,
+            Mend::Nack => vcmtp::Repair::Nack,
+        },
+        fec: connected.fec,
         digest_to_group: plan.identity.is_some(),
         block_len: plan.block_len,
-        max_run_len: run_len(plan.options.rate.fixed_bps()),
+        max_run_len: run_len(plan.options.rate().fixed_bps()),
         slower_run_lens: plan.rates().skip(1).map(run_len).collect(),
-        slower_groups_mend: plan.options.slower_rates.is_empty(),
-        retransmission_timeout_factor: plan.options.retransmission_timeout_factor,
-        minimum_retransmission_time: plan.options.minimum_retransmission_time,
-        follow_progress: plan.options.rate.fixed_bps().is_none(),
+        slower_groups_mend: plan.options.slower_rates().is_empty(),
+        retransmission_timeout_factor: connected.retransmission_timeout_factor,
+        minimum_retransmission_time: connected.minimum_retransmission_time,
+        follow_progress: plan.options.rate().fixed_bps().is_none(),
         patience: policy::PATIENCE,
         floor_bytes_a_second: floor(plan),
-        stall_limit: plan.options.stall_limit,
-        at_once: plan.options.at_once,
-        is_feed: plan.options.feed.is_some(),
-        kept_objects: match plan.options.feed {
+        stall_limit: connected.stall_limit,
+        at_once: connected.at_once,
+        is_feed: plan.options.content.feed.is_some(),
+        kept_objects: match plan.options.content.feed {
             Some(FeedSource::Stream { spool: Some(_) }) => u32::MAX,
-            _ => plan.options.kept_objects,
+            _ => plan.options.content.kept_objects,
         },
         keepalive: policy::KEEPALIVE,
     }
@@ -143,7 +145,7 @@ fn vcmtp_config(plan: &Plan, repair: vcmtp::Repair) -> SenderConfig {
 
 /// What a receiver at `--rate-floor`, which counts IP packets, takes of objects: bytes a second.
 fn floor(plan: &Plan) -> Option<u64> {
-    let Rate::Auto { floor_bps, .. } = plan.options.rate else { return None };
+    let Rate::Auto { floor_bps, .. } = plan.options.rate() else { return None };
     let of_objects =
         |bps: u64| u128::from(bps / 8) * u128::from(plan.block_len) / u128::from(plan.packet_bytes());
     floor_bps.map(|bps| u64::try_from(of_objects(bps)).unwrap_or(u64::MAX))
@@ -153,6 +155,6 @@ fn floor(plan: &Plan) -> Option<u64> {
 pub(super) fn packets_per_run(plan: &Plan, rate_bps: Option<u64>) -> usize {
     let limit = frames_in_super_packet(plan.datagram_len());
     let packets = policy::packets_per_run(rate_bps, plan.packet_bytes(), limit);
-    let signed = plan.options.repair.carousel().and_then(|_| signed_blocks(plan, rate_bps));
+    let signed = plan.options.kind.carousel().and_then(|_| signed_blocks(plan, rate_bps));
     packets.min(signed.unwrap_or(packets))
 }

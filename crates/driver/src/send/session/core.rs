@@ -8,6 +8,7 @@ use super::{
     super::{Plan, SendEvent, SendSummary, session_file::Marks},
     watch::Watch,
 };
+use crate::remedies::Advised;
 
 /// The most objects that could not be sent to their end and are told by name in the end.
 const MAX_WITHDRAWN: usize = 1000;
@@ -71,8 +72,8 @@ impl<'a> Core<'a> {
     }
 
     /// Tells whoever watches a line that is no event of its own.
-    pub fn warn(&mut self, line: String) {
-        self.tell(SendEvent::Warning(line));
+    pub fn warn(&mut self, line: impl Into<Advised>) {
+        self.tell(SendEvent::Warning(line.into()));
     }
 
     /// Bytes of objects that this sender has sent to the first group, not those before it.

@@ -7,7 +7,7 @@ use treecast_proto::Instant;
 use treecast_wire::message::Member;
 
 use super::{
-    super::{Plan, Repair, SendError},
+    super::{Plan, SendError, SessionKind},
     core::Core,
     door::Door,
     lanes::Lanes,
@@ -29,17 +29,17 @@ pub(super) enum Kind {
 impl Kind {
     /// Opens the sockets by which receivers reach the sender. Also returns their addresses.
     pub fn open(plan: &Plan, poller: &Poller) -> Result<(Self, Vec<SocketAddr>), SendError> {
-        Ok(match &plan.options.repair {
-            Repair::None | Repair::After | Repair::Nack => {
+        Ok(match &plan.options.kind {
+            SessionKind::Connected(_) => {
                 let (door, control) = Door::open(plan, poller)?;
                 (Self::Connected(Box::new(door)), control)
             }
-            Repair::Carousel(options) => {
+            SessionKind::Carousel(carousel) => {
                 let reports = Reports::open(plan, poller)?;
                 let at = reports.iter().map(Reports::at).collect();
-                (Self::Ring(Box::new(Ring::new(plan, options.clone(), reports))), at)
+                (Self::Ring(Box::new(Ring::new(plan, carousel.options.clone(), reports))), at)
             }
-            Repair::Local(_) => {
+            SessionKind::Local(_) => {
                 let local = Local::open(plan, poller)?;
                 let at = vec![local.me().0];
                 (Self::Local(Box::new(local)), at)

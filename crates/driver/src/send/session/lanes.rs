@@ -41,6 +41,7 @@ use super::{
 use crate::{
     carousel::FrameSender,
     fanout::too_narrow,
+    remedies::{Advised, Remedy},
     zeros::{Stretch, first_stretch},
 };
 
@@ -65,7 +66,7 @@ pub(super) struct Lanes {
     /// Receivers of which the user knows that less fits on the way to them than was to be sent.
     told_narrow: BTreeSet<IpAddr>,
     /// The line for a user whose first group nobody hears. `None` once it is told.
-    unheard_line: Option<String>,
+    unheard_line: Option<Advised>,
     sizes: Sizes,
 }
 
@@ -94,7 +95,7 @@ struct Sizes {
 impl Lanes {
     /// Opens the sockets of a session, and draws its key if connections tell it.
     pub fn open(plan: &Plan, now: Instant) -> Result<Self, SendError> {
-        let keys = plan.identity.as_ref().filter(|_| plan.options.repair.has_connections());
+        let keys = plan.identity.as_ref().filter(|_| plan.options.kind.has_connections());
         let keys = keys.map(|_| GroupKeys::draw(now)).transpose()?;
         let lane = |(group, rate_bps): (u8, Option<u64>)| -> io::Result<Lane> {
             Ok(Lane {
@@ -104,6 +105,7 @@ impl Lanes {
                 numbers: plan.numbers(group),
             })
         };
+        let priority = plan.options.connected().map(|connected| connected.priority).unwrap_or_default();
         Ok(Self {
             group: GroupLane::open(plan, keys.as_ref().map(GroupKeys::used))?,
             keys,
@@ -111,7 +113,7 @@ impl Lanes {
             runs: 0,
             lanes: (0..).zip(plan.rates()).map(lane).collect::<io::Result<_>>()?,
             placing: Placing::new(plan),
-            repairs: RepairShare::new(plan.options.priority, plan.options.rate.is_auto()),
+            repairs: RepairShare::new(priority, plan.options.rate().is_auto()),
             copies_bps: copies_rate(plan),
             ways: None,
             told_narrow: BTreeSet::new(),
@@ -631,28 +633,31 @@ impl Lanes {
 
 /// The rate of the first group's lane, in bits a second. `None`: the user gives none, or the machine alone keeps to it.
 fn first_rate(plan: &Plan) -> Option<u64> {
-    let is_paced_apart = plan.options.repair.local().is_some() && plan.options.fanout == Fanout::Multicast;
+    let is_paced_apart = plan.options.kind.local().is_some() && plan.options.fanout == Fanout::Multicast;
     if is_paced_apart { None } else { copies_rate(plan) }
 }
 
 /// The rate of each copy, in bits a second. The machine of local groups keeps to the rate by itself; there, it only spreads the copies of
 /// a run, and is a quarter more.
 fn copies_rate(plan: &Plan) -> Option<u64> {
-    let rate = plan.options.rate.fixed_bps()?;
-    Some(if plan.options.repair.local().is_some() { spread_bps(rate) } else { rate })
+    let rate = plan.options.rate().fixed_bps()?;
+    Some(if plan.options.kind.local().is_some() { spread_bps(rate) } else { rate })
 }
 
-fn unheard_line(plan: &Plan) -> String {
+fn unheard_line(plan: &Plan) -> Advised {
     let group = plan.group.group;
     match plan.options.fanout {
-        Fanout::Multicast => format!(
-            "no receiver hears the group {group}, sent on {}: a firewall, a router or a switch drops its UDP packets, or receivers are \
-             on another network. All receivers get everything over TCP meanwhile",
-            plan.group.interface.name
+        Fanout::Multicast => Advised::by(
+            Remedy::OtherFanout,
+            format!(
+                "no receiver hears the group {group}, sent on {}: a firewall, a router or a switch drops its UDP packets, or \
+                 receivers are on another network. All receivers get everything over TCP meanwhile",
+                plan.group.interface.name
+            ),
         ),
-        Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => {
-            "no receiver gets the UDP packets of this session: a firewall drops them. All receivers get everything over TCP meanwhile"
-                .into()
-        }
+        Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => Advised::by(
+            Remedy::OpenPorts,
+            "no receiver gets the UDP packets of this session: a firewall drops them. All receivers get everything over TCP meanwhile",
+        ),
     }
 }

@@ -53,14 +53,14 @@ pub(super) struct Local {
 impl Local {
     /// Opens the sender's socket as a member.
     pub fn open(plan: &Plan, poller: &Poller) -> Result<Self, SendError> {
-        let (block_len, offload) = (plan.block_len, plan.options.offload);
+        let (block_len, offload) = (plan.block_len, plan.options.network.offload);
         let own = (block_len, plan.secret.as_ref());
         let at = SocketAddr::new(own_address(&plan.group.interface, plan.group.group.ip()), 0);
-        let post = Post::open(&plan.group, at, plan.options.hops, offload, own)?;
+        let post = Post::open(&plan.group, at, plan.options.network.hops, offload, own)?;
         let opener = plan.secret.clone().map(Opener::with_secret);
         let collector = Collector::new(post.ear()?, offload, block_len, opener)?;
         poller.add(collector.socket(), MEMBERS, Interest::Read)?;
-        let signed = config::signed_blocks(plan, plan.options.rate.fixed_bps());
+        let signed = config::signed_blocks(plan, plan.options.rate().fixed_bps());
         Ok(Self {
             post,
             collector,
@@ -133,11 +133,11 @@ impl Local {
         has_feed: bool,
         core: &mut Core<'_>,
     ) -> Result<(), SendError> {
-        let (wanted, waited) = (plan.options.wait_for, plan.options.wait_timeout);
+        let (wanted, waited) = (plan.options.start.wait_for, plan.options.start.wait_timeout);
         let has_enough = self.has_members && (wanted <= 1 || core.figures.started.is_some());
         if !has_enough && now >= Instant::ZERO + waited {
             let joined = core.machine.local().map_or(0, |machine| machine.receivers());
-            let (seconds, at_least) = (waited.as_secs(), plan.options.wait_at_least);
+            let (seconds, at_least) = (waited.as_secs(), plan.options.start.wait_at_least);
             if at_least.is_none_or(|at_least| joined < at_least) {
                 return Err(SendError::NoReceivers {
                     joined,
@@ -148,7 +148,7 @@ impl Local {
                 });
             }
             // From now on that many are enough.
-            plan.options.wait_for = 1;
+            plan.options.start.wait_for = 1;
             if let Some(machine) = core.machine.local_mut() {
                 machine.begin_with(at_least.unwrap_or(joined));
             }
@@ -156,7 +156,7 @@ impl Local {
             core.warn(format!("{joined} of {of} came within {seconds} s: it starts with them"));
             core.wake();
         }
-        let wanted = plan.options.wait_for;
+        let wanted = plan.options.start.wait_for;
         let are_there = |machine: &Sender| wanted <= 1 || machine.receivers() >= wanted;
         if self.has_members && has_feed && core.machine.local().is_some_and(are_there) {
             core.start(now, false);

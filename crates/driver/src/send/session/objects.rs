@@ -61,11 +61,11 @@ impl Objects {
         let feed_waker = Waker::new()?;
         poller.add(&feed_waker, FEED, Interest::Read)?;
         let start = |source| {
-            let rules = plan.options.feed_rules.clone();
-            let selection = plan.options.selection.clone();
-            Feed::start(source, plan.options.compression, rules, selection, feed_waker.clone())
+            let rules = plan.options.content.feed_rules.clone();
+            let selection = plan.options.content.selection.clone();
+            Feed::start(source, plan.options.compression(), rules, selection, feed_waker.clone())
         };
-        let feed = plan.options.feed.clone().map(start).transpose()?;
+        let feed = plan.options.content.feed.clone().map(start).transpose()?;
         Ok(Self {
             sources: SourceTable::default(),
             manifests: Manifests::new(plan),
@@ -74,7 +74,7 @@ impl Objects {
             apart: Vec::new(),
             _pieces: feed.as_ref().and_then(Feed::pieces),
             feed,
-            is_feed: plan.options.feed.is_some(),
+            is_feed: plan.options.content.feed.is_some(),
             feed_waker,
             numbered: Numbered::default(),
             hashing: None,

@@ -99,28 +99,28 @@ impl Peers {
 
     /// The number of receivers that the start waits for.
     pub fn wanted(&self, plan: &Plan) -> u32 {
-        if plan.options.listed.is_empty() {
-            return plan.options.wait_for;
+        if plan.options.listed().is_empty() {
+            return plan.options.start.wait_for;
         }
         let has_told =
             |listed: &Listed| self.values().any(|peer| peer.result.is_some() && listed.is(&peer.who));
-        let listed = plan.options.listed.iter().enumerate();
+        let listed = plan.options.listed().iter().enumerate();
         listed.filter(|(index, listed)| !self.have.contains(index) && !has_told(listed)).count() as u32
     }
 
     /// The number of receivers that the start waited for, and that never came. Listed ones have a row each.
     pub fn never_came(&self, plan: &Plan, core: &Core<'_>) -> u64 {
-        let knows_receivers = plan.options.repair.has_connections() && plan.options.listed.is_empty();
+        let knows_receivers = plan.options.kind.has_connections() && plan.options.listed().is_empty();
         let came = self.len() as u64 + core.figures.summary.others_failed;
         // Those of an earlier sender of the session who have everything do not come back.
         let is_counted = knows_receivers && core.figures.started.is_some() && !plan.goes_on;
-        if is_counted { u64::from(plan.options.wait_for).saturating_sub(came) } else { 0 }
+        if is_counted { u64::from(plan.options.start.wait_for).saturating_sub(came) } else { 0 }
     }
 
     /// Whether receivers of a feed have not come back that the sender before this one had.
     pub fn lacks_returned(&self, plan: &Plan) -> bool {
         let is_missing = |peer: &Peer| peer.absence.awaited == Awaited::Missing;
-        plan.options.feed.is_some() && self.values().any(is_missing)
+        plan.options.content.feed.is_some() && self.values().any(is_missing)
     }
 
     /// The time since which a receiver has been away that may come again, to this sender or to the next one of the
@@ -131,7 +131,7 @@ impl Peers {
         }
         let away = self.values().filter(|peer| !peer.absence.has_quit);
         let away = away.filter_map(|peer| peer.absence.left_at);
-        away.filter(|left_at| now < *left_at + plan.options.stall_limit).min()
+        away.filter(|left_at| now < *left_at + plan.options.stall_limit()).min()
     }
 
     /// Whether everybody is away, and somebody may come again: what began now would go to nobody.
@@ -142,7 +142,7 @@ impl Peers {
     /// The time until which a sender that is started again would send what ends now. `None` where no receiver that
     /// lacks it may come again.
     pub fn owed_until(&self, now: Instant, plan: &Plan) -> Option<Instant> {
-        self.away_since(now, plan).map(|_| now + plan.options.stall_limit)
+        self.away_since(now, plan).map(|_| now + plan.options.stall_limit())
     }
 }
 
@@ -179,7 +179,7 @@ impl Peers {
         }
         if peer.standing(summary.objects) == Standing::Done {
             // Whoever runs a command has everything when that has gone well.
-            if !(peer.reports && plan.options.awaits_results.is_some()) {
+            if !(peer.reports && plan.options.awaits_results().is_some()) {
                 self.note_has(receiver, plan, core);
             }
             self.note_ended(receiver, core);
@@ -188,7 +188,7 @@ impl Peers {
 
     /// Notes that a receiver has come.
     pub fn note_came(&mut self, who: &Who, address: SocketAddr, plan: &Plan, core: &mut Core<'_>) {
-        let listed = plan.options.listed.iter().enumerate();
+        let listed = plan.options.listed().iter().enumerate();
         self.seen.extend(listed.filter(|(_, listed)| listed.is(who)).map(|(index, _)| index));
         core.marks.iter_mut().for_each(|marks| marks.came(who, address));
     }
@@ -210,7 +210,7 @@ impl Peers {
     /// Takes note that a receiver has everything.
     pub fn note_has(&mut self, receiver: ReceiverId, plan: &Plan, core: &mut Core<'_>) {
         let Some(peer) = self.all.get(&receiver) else { return };
-        let listed = plan.options.listed.iter().enumerate();
+        let listed = plan.options.listed().iter().enumerate();
         let own = listed.filter(|(_, listed)| listed.is(&peer.who)).map(|(index, _)| index);
         let had = self.have.len();
         self.have.extend(own);
@@ -244,12 +244,12 @@ impl Peers {
     /// Goes on with the session's file, and waits for those that it knows.
     pub fn open(&mut self, plan: &mut Plan, door: &mut Door, core: &mut Core<'_>) -> Result<(), SendError> {
         let roll = std::mem::take(&mut plan.roll);
-        let listed = plan.options.listed.iter().enumerate();
+        let listed = plan.options.listed().iter().enumerate();
         self.have = listed
             .filter(|(_, listed)| roll.have().any(|who| listed.is(&who)))
             .map(|(index, _)| index)
             .collect();
-        let listed = plan.options.listed.iter().enumerate();
+        let listed = plan.options.listed().iter().enumerate();
         let was_there = |listed: &Listed| roll.absent().iter().any(|absent| listed.is(&absent.who));
         self.seen = listed
             .filter(|(index, listed)| self.have.contains(index) || was_there(listed))
@@ -262,7 +262,7 @@ impl Peers {
         }
         let path = plan.options.session_file.as_deref();
         let free = plan.before.last_key_value().map_or(0, |(index, _)| index.saturating_add(1));
-        let free = plan.options.feed.is_some().then_some(free);
+        let free = plan.options.content.feed.is_some().then_some(free);
         if let (Some(machine), Some(free)) = (core.machine.vcmtp_mut(), free) {
             machine.number_from(free);
         }

@@ -86,7 +86,7 @@ impl Session<'_> {
 
     /// The number of the feed's objects that wait. A stream is one thing, however many pieces it has.
     fn waiting(&self) -> Option<u64> {
-        let is_stream = matches!(self.plan.options.feed, Some(FeedSource::Stream { .. }));
+        let is_stream = matches!(self.plan.options.content.feed, Some(FeedSource::Stream { .. }));
         self.objects.waiting().filter(|_| !is_stream)
     }
 

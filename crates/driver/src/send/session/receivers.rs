@@ -82,7 +82,7 @@ impl Session<'_> {
         let mut peer = Peer::new(connection, hello, listed, is_taken);
         peer.fresh = Fresh::since(self.core.all_run_bytes(self.plan.block_len, self.lanes.groups()));
         peer.sent_before = self.core.machine.figures().multicast_bytes;
-        if self.plan.options.feed.is_some() {
+        if self.plan.options.content.feed.is_some() {
             let (kept, kept_bytes) = self.objects.kept();
             peer.tally.missed = self.core.figures.objects_done.saturating_sub(kept);
             peer.tally.forgone_bytes = self.core.figures.done_bytes.saturating_sub(kept_bytes);

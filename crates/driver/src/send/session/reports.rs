@@ -37,9 +37,9 @@ impl Reports {
         if !plan.hears_reports() {
             return Ok(None);
         }
-        let offload = plan.options.offload;
+        let offload = plan.options.network.offload;
         let at = SocketAddr::new(own_address(&plan.group.interface, plan.group.group.ip()), 0);
-        let post = Post::open(&plan.group, at, plan.options.hops, offload, (plan.block_len, None))?;
+        let post = Post::open(&plan.group, at, plan.options.network.hops, offload, (plan.block_len, None))?;
         let opener = plan.secret.clone().map(Opener::with_secret);
         let collector = Collector::new(post.ear()?, offload, plan.block_len, opener)?;
         poller.add(collector.socket(), MEMBERS, Interest::Read)?;

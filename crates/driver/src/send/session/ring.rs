@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     carousel::{FrameSender, ListenerWatch, OwnListeners},
+    remedies::{Advised, Remedy},
     udp::GroupAddress,
     zeros::{Stretch, first_stretch},
 };
@@ -89,7 +90,7 @@ impl Ring {
             frames: Vec::new(),
             pending: BTreeMap::new(),
             block_len: plan.block_len,
-            burst_len: config::packets_per_run(plan, plan.options.rate.fixed_bps())
+            burst_len: config::packets_per_run(plan, plan.options.rate().fixed_bps())
                 * usize::from(plan.block_len),
             sent_bytes: 0,
             sent_at: Instant::ZERO,
@@ -148,7 +149,7 @@ impl Ring {
                 Err(error) => {
                     self.watches.clear();
                     let line = format!("{error}: sending on, whether anybody listens or not");
-                    return plan.warnings.push(line);
+                    return plan.warnings.push(Advised::by(Remedy::EndCarousel, line));
                 }
             }
         }

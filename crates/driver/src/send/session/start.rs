@@ -23,7 +23,7 @@ const FEED_RETURN_TIME: Duration = Duration::from_secs(20);
 impl Session<'_> {
     /// Waits for the first receivers, and hands the objects to the machine when they are there.
     pub(super) fn start_if_due(&mut self, now: Instant) -> Result<(), SendError> {
-        if !self.plan.options.repair.has_connections()
+        if !self.plan.options.kind.has_connections()
             || self.core.figures.started.is_some()
             || !self.may_start(now)?
         {
@@ -42,21 +42,21 @@ impl Session<'_> {
 
     /// Carries out an order of the user: to start now, or to wait for another number of receivers.
     pub(super) fn take_order(&mut self) {
-        let Some(order) = self.plan.options.starter.as_ref().and_then(Starter::take) else { return };
+        let Some(order) = self.plan.options.start.starter.as_ref().and_then(Starter::take) else { return };
         if self.core.figures.started.is_some() {
-            return self.core.warn("the session has started already".to_owned());
+            return self.core.warn("the session has started already");
         }
         let joined =
             self.core.machine.local().map_or_else(|| self.peers.count(), |machine| machine.receivers());
-        self.plan.options.wait_for = match order {
+        self.plan.options.start.wait_for = match order {
             Order::WaitFor(receivers) => receivers,
             Order::Start => {
                 self.core.figures.starts_now = true;
-                self.plan.options.start_at = None;
+                self.plan.options.start.start_at = None;
                 joined.max(1)
             }
         };
-        let wanted = self.plan.options.wait_for;
+        let wanted = self.plan.options.start.wait_for;
         self.core.machine.local_mut().into_iter().for_each(|machine| machine.begin_with(wanted));
         self.core.tell(SendEvent::WaitsFor { joined, wanted });
         self.core.wake();
@@ -70,8 +70,8 @@ impl Session<'_> {
     /// Whether those are there that the start waits for, or it has waited long enough and there are enough.
     fn may_start(&mut self, now: Instant) -> Result<bool, SendError> {
         let options = &self.plan.options;
-        let (waited, is_listed) = (options.wait_timeout, !options.listed.is_empty());
-        let at_least = options.wait_at_least.or(is_listed.then_some(1));
+        let (waited, is_listed) = (options.start.wait_timeout, !options.listed().is_empty());
+        let at_least = options.start.wait_at_least.or(is_listed.then_some(1));
         let (wanted, joined) = (self.peers.wanted(&self.plan), self.peers.count());
         let is_return_over = now >= self.returned_at();
         if let Some(left) = self.plan.held_back() {
@@ -98,7 +98,7 @@ impl Session<'_> {
             if let Some(unknown) = unknown {
                 return Err(SendError::NotThere { joined, wanted, seconds, unknown });
             }
-            if is_listed && options.wait_at_least.is_none() {
+            if is_listed && options.start.wait_at_least.is_none() {
                 return Ok(false);
             }
             let missing = self.peers.missing(&self.plan);

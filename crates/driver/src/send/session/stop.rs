@@ -29,7 +29,7 @@ impl Session<'_> {
     /// The time at which the session is given up. `None` where it is not, or while that is not known.
     pub(super) fn gives_up_at(&self) -> Option<Instant> {
         let started = self.core.figures.started?;
-        let after = match self.plan.options.give_up? {
+        let after = match self.plan.options.connected()?.give_up? {
             GiveUp::After(time) => time,
             GiveUp::Times(factor) => {
                 let sending = self.core.figures.all_out?.saturating_duration_since(started);

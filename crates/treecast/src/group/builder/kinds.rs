@@ -6,10 +6,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use treecast_driver::send;
-
-use super::GroupBuilder;
-use crate::options::{CarouselOptions, FeedSource, Listed, LocalOptions, Priority, Rule, Share, Sharing};
+use super::{GroupBuilder, Special};
+use crate::unstable::options::{
+    CarouselOptions, FeedSource, Listed, LocalOptions, Priority, Rule, Share, Sharing,
+};
 
 /// # What is sent from the beginning
 impl GroupBuilder {
@@ -17,7 +17,7 @@ impl GroupBuilder {
     ///
     /// The session tells the end of each by [`GroupEvent::PathDone`](crate::GroupEvent::PathDone).
     pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
-        self.options.paths.push(path.into());
+        self.options.content.paths.push(path.into());
         self
     }
 
@@ -32,26 +32,26 @@ impl GroupBuilder {
     /// Sends nothing if anything in a folder cannot be sent. Default: the session leaves it out, names it in a warning, and is not
     /// complete ([`GroupReport::is_complete`](crate::GroupReport::is_complete)).
     pub fn strict(mut self) -> Self {
-        self.options.selection.is_strict = true;
+        self.options.content.selection.is_strict = true;
         self
     }
 
     /// Sends what comes from this source while the session lasts, in place of what the program
     /// [sends](crate::Group::send).
     pub fn feed(mut self, source: FeedSource) -> Self {
-        self.options.feed = Some(source);
+        self.options.content.feed = Some(source);
         self
     }
 
     /// The terms on which objects of the [feed](Self::feed) are sent. The first rule that matches an object's name counts.
     pub fn feed_rules(mut self, rules: Vec<Rule>) -> Self {
-        self.options.feed_rules = rules;
+        self.options.content.feed_rules = rules;
         self
     }
 
     /// The number of the feed's newest objects that are done with, and that receivers which come late still get. Default: 0.
     pub fn kept_objects(mut self, objects: u32) -> Self {
-        self.options.kept_objects = objects;
+        self.options.content.kept_objects = objects;
         self
     }
 
@@ -62,7 +62,7 @@ impl GroupBuilder {
     /// refuses others. It goes with [`Repair::Nack`](crate::Repair::Nack), [`Repair::After`](crate::Repair::After) and carousels, and
     /// neither with compression nor with several rates.
     pub fn delta(mut self) -> Self {
-        self.options.by_difference = true;
+        self.by_difference = true;
         self
     }
 
@@ -82,14 +82,14 @@ impl GroupBuilder {
     /// A carousel: sends its [paths](Self::path) again and again, and hears nothing of its receivers.
     /// [`Group::send`](crate::Group::send) refuses other objects.
     pub fn carousel(mut self, options: CarouselOptions) -> Self {
-        self.options.repair = send::Repair::Carousel(options);
+        self.special = Some(Special::Carousel(options));
         self
     }
 
     /// Local groups: receivers mend losses among themselves (LGMP). The [rate](Self::rate) is the highest one. Without one, or with
     /// [`Rate::Auto`](crate::Rate::Auto), it is 100 Mbit/s, and the sender takes about as much of a link as a TCP connection would.
     pub fn local_groups(mut self, options: LocalOptions) -> Self {
-        self.options.repair = send::Repair::Local(options);
+        self.special = Some(Special::Local(options));
         self
     }
 
@@ -106,23 +106,23 @@ impl GroupBuilder {
     /// [announced](Self::announce) to them, too. Each tells the group how its rule's command went, and the group ends when all have
     /// done so, or after [`results_wait`](Self::results_wait).
     pub fn to_standing(mut self, receivers: Vec<Listed>) -> Self {
-        self.options.listed = receivers;
+        self.connected.listed = receivers;
         self.options.announce.get_or_insert_default().standing = true;
-        self.options.awaits_results.get_or_insert(RESULTS_WAIT);
+        self.connected.awaits_results.get_or_insert(RESULTS_WAIT);
         self
     }
 
     /// The time for which the session waits for missing [listed](Self::to_standing) receivers when all others are done. Default: a
     /// year; but 10 s for a name that no receiver has had in this session, which may be mistyped.
     pub fn listed_wait(mut self, time: Duration) -> Self {
-        self.options.listed_wait = Some(time);
+        self.connected.listed_wait = Some(time);
         self
     }
 
     /// The longest time for which the session waits at its end for the results of the commands of [standing
     /// receivers](Self::to_standing). Default: 11 minutes, which is more than a command may take by default.
     pub fn results_wait(mut self, time: Duration) -> Self {
-        self.options.awaits_results = Some(time);
+        self.connected.awaits_results = Some(time);
         self
     }
 }
@@ -158,32 +158,32 @@ impl GroupBuilder {
 
     /// The moment before which the session does not start. Receivers can come before. Default: none.
     pub fn start_at(mut self, moment: SystemTime) -> Self {
-        self.options.start_at = moment.duration_since(SystemTime::UNIX_EPOCH).ok();
+        self.options.start.start_at = moment.duration_since(SystemTime::UNIX_EPOCH).ok();
         self
     }
 
     /// The largest number of receivers from one address. Default: 256.
     pub fn per_address(mut self, receivers: u32) -> Self {
-        self.options.per_address = receivers;
+        self.connected.per_address = receivers;
         self
     }
 
     /// The order of multicast and retransmissions if the rate is not enough for both. Default: multicast first.
     pub fn priority(mut self, priority: Priority) -> Self {
-        self.options.priority = priority;
+        self.connected.priority = priority;
         self
     }
 
     /// The time of silence after which a receiver that owes an answer has failed, at least
     /// [`LEAST_STALL_LIMIT`](crate::limits::LEAST_STALL_LIMIT). Default: 120 s.
     pub fn stall_limit(mut self, time: Duration) -> Self {
-        self.options.stall_limit = time;
+        self.connected.stall_limit = time;
         self
     }
 
     /// The bytes of an object in each packet, 580 or more. Default: as many as the interface's MTU allows.
     pub fn block(mut self, bytes: u16) -> Self {
-        self.options.block_len = Some(bytes);
+        self.options.network.block_len = Some(bytes);
         self
     }
 

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use treecast_wire::announcement::MAX_NAME_LEN;
 
-use crate::{Error, ErrorKind};
+use crate::{
+    Error, ErrorKind,
+    unstable::reason::{Advised, Remedy},
+};
 
 /// The name that was given, or if it is empty, that of the first file or folder.
 ///
@@ -15,7 +18,7 @@ pub(super) fn announced(given: &str, paths: &[PathBuf]) -> Result<String, Error>
         let line = format!(
             "the session cannot be announced as {given:?}: expected a name of at most {MAX_NAME_LEN} bytes without control characters"
         );
-        return Err(Error::new(ErrorKind::Options, line));
+        return Err(Error::new(ErrorKind::Options, Advised::by(Remedy::OtherName, line)));
     }
     if !given.is_empty() {
         return Ok(given.to_owned());

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::GroupBuilder;
-use crate::options::Listed;
+use crate::unstable::options::Listed;
 
 /// # Earlier names
 impl GroupBuilder {

@@ -15,7 +15,7 @@ use treecast_proto::object::ReceiverInput;
 use treecast_wire::header::FileId;
 
 use super::{super::Report, Object, Parts, read_back, write};
-use crate::{fec, files::symbols::SourceBlock, remedies::WITHOUT_SYMBOLS};
+use crate::{fec, files::symbols::SourceBlock, remedies::Remedy};
 
 /// A function with the arguments and result of [`fec::decode`].
 pub(in super::super) type Decode = fn(u32, u16, Vec<(u32, Vec<u8>)>) -> Option<Vec<u8>>;
@@ -171,8 +171,9 @@ impl Parts {
     fn give_up_decoding(&mut self, file: FileId, said: &str) {
         if matches!(self.objects.get(&file), Some(Some(Object::Announced { .. }))) {
             let reason = format!(
-                "the decoder of repair symbols failed: {said}; receive it again, and {WITHOUT_SYMBOLS}"
+                "the decoder of repair symbols failed: {said}; receive it again, and have it sent without repair symbols"
             );
+            self.reports.add(Report::Helps { file, remedy: Remedy::NoSymbols });
             self.give_up(file, reason);
         }
     }

@@ -26,6 +26,7 @@ use crate::{
         sys,
         target::{SENDER_LABEL, sender_label},
     },
+    remedies::{Advised, Remedy},
 };
 
 /// Bytes that are read at once.
@@ -172,7 +173,7 @@ impl Parts {
         }
     }
 
-    fn seeded(&mut self, file: FileId, ranges: Vec<Range<u64>>, why_not: Option<String>) {
+    fn seeded(&mut self, file: FileId, ranges: Vec<Range<u64>>, why_not: Option<Advised>) {
         self.reports.add(Report::Seeded { file, ranges, why_not });
     }
 
@@ -210,7 +211,7 @@ impl Parts {
         match read {
             Ok(true) => self.seeding.seed = Some(seed),
             Ok(false) => self.seeded(file, seed.copied.0, None),
-            Err(why) => self.seeded(file, seed.copied.0, Some(why)),
+            Err(why) => self.seeded(file, seed.copied.0, Some(why.into())),
         }
         true
     }
@@ -346,7 +347,7 @@ impl TargetFolder {
     ///
     /// # Errors
     /// The reason why what is there cannot be an older version.
-    fn older_version(&self, name: &str) -> Result<Option<(File, u64)>, String> {
+    fn older_version(&self, name: &str) -> Result<Option<(File, u64)>, Advised> {
         let opened = match (self.old(), self.device()) {
             (Some(path), _) => open_named(path, name),
             (None, Some(device)) => File::open(device.path()),
@@ -356,7 +357,7 @@ impl TargetFolder {
         let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_named => return Ok(None),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(Advised::of(&error)),
         };
         let status = file.metadata().map_err(|error| error.to_string())?;
         let kind = status.file_type();
@@ -379,10 +380,11 @@ impl TargetFolder {
             return Ok(file);
         }
         let path = self.path().join(name);
-        Err(io::Error::other(format!(
+        let line = format!(
             "{} is not from this sender, so nothing is copied from it (who sends a difference learns which parts of its file are there)",
             path.display()
-        )))
+        );
+        Err(io::Error::other(Advised::by(Remedy::NameOldVersion, line)))
     }
 }
 

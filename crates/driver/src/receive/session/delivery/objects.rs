@@ -6,7 +6,7 @@ use std::ops::Range;
 use treecast_proto::{
     Instant, Step,
     fec::symbol_number,
-    object::{ReceiverEvent, ReceiverInput, ReceiverTransmit, Response},
+    object::{CutShort, ReceiverEvent, ReceiverInput, ReceiverTransmit, Response},
 };
 use treecast_wire::{
     header::FileId,
@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     files::{Report, SourceBlock, Task},
+    remedies::{Advised, Remedy},
     udp::{AtHand, are_zeros},
 };
 
@@ -55,6 +56,10 @@ impl Delivery<'_> {
                 }
                 Report::Seeded { file, ranges, why_not } => {
                     self.seeded(file, ranges, why_not);
+                    continue;
+                }
+                Report::Helps { file, remedy } => {
+                    self.store.remedies.insert(file, remedy);
                     continue;
                 }
                 Report::Full { shortage } => {
@@ -192,13 +197,16 @@ impl Delivery<'_> {
         let before = self.store.begins.insert(file, begin.clone()).map_or(0, |before| before.file_size);
         self.figures.announced_bytes =
             self.figures.announced_bytes.saturating_sub(before).saturating_add(begin.file_size);
-        let stored = self.stored(&begin).and_then(|stored| {
+        let stored = self.stored(&begin).map_err(Advised::from).and_then(|stored| {
             self.carried.admission.admit(file.index(), &stored)?;
             Ok(stored)
         });
         let stored = match stored {
             Ok(stored) => stored,
-            Err(reason) => return self.refuse(file, begin, reason),
+            Err(Advised { line, remedy }) => {
+                self.store.remedies.extend(remedy.map(|remedy| (file, remedy)));
+                return self.refuse(file, begin, line);
+            }
         };
         if !is_index && self.carried.announced.insert(file.index()) {
             let (name, bytes) = (stored.file_name().to_owned(), stored.file_size);
@@ -252,7 +260,7 @@ impl Delivery<'_> {
     }
 
     /// Takes note that an older version's part of an object is stored.
-    fn seeded(&mut self, file: FileId, copied: Vec<Range<u64>>, why_not: Option<String>) {
+    fn seeded(&mut self, file: FileId, copied: Vec<Range<u64>>, why_not: Option<Advised>) {
         let Some(mut ranges) = self.store.seeded_next.remove(&file) else { return };
         let Some(begin) = self.store.begins.get(&file) else { return };
         let bytes = copied.iter().map(|range| range.end - range.start).sum();
@@ -320,7 +328,12 @@ impl Delivery<'_> {
             }
             ReceiverEvent::Called { group } => self.effects.push(Effect::Move(group)),
             ReceiverEvent::Closed { reason } => {
-                self.figures.summary.cut_short = reason.map(|reason| reason.to_string());
+                let remedy = match &reason {
+                    Some(CutShort::Silent(_)) => Some(Remedy::Patience),
+                    _ => self.line.remedy,
+                };
+                self.figures.summary.cut_short =
+                    reason.map(|reason| Advised { line: reason.to_string(), remedy });
                 self.line.closed = true;
             }
         }
@@ -404,6 +417,7 @@ impl Delivery<'_> {
             // It has not failed: a later receiver goes on with it.
             return;
         }
+        let reason = Advised { line: reason, remedy: self.store.remedies.remove(&file) };
         let begin = self.forget(file);
         if begin.as_ref().is_some_and(|begin| begin.kind() == ObjectKind::Index) {
             return self.give_up_index(file);

@@ -9,7 +9,7 @@ use socket2::{Domain, Socket, Type};
 use treecast_host::{interface::Interface, option};
 use treecast_wire::ticket;
 
-use super::super::super::{OptionsError, Plan, SendError};
+use super::super::super::{OptionsError, Plan, SendError, SessionFileError};
 use crate::connection;
 
 /// Opens the control port, and lists the addresses that receivers reach it at.
@@ -54,15 +54,15 @@ pub(super) fn listen(plan: &Plan) -> Result<(TcpListener, Vec<SocketAddr>), Send
 
 /// The control address that the user wants. A session that goes on keeps the one at which its receivers look for it.
 fn asked(plan: &Plan) -> Result<Option<SocketAddr>, SendError> {
-    let (Some(asked), Some(kept)) = (plan.options.control, plan.control.first()) else {
-        return Ok(plan.options.control);
+    let (Some(asked), Some(kept)) = (plan.options.control(), plan.control.first()) else {
+        return Ok(plan.options.control());
     };
     let is_port = [0, kept.port()].contains(&asked.port());
     let is_address = asked.ip().is_unspecified() || plan.control.iter().any(|kept| kept.ip() == asked.ip());
     if is_port && is_address {
         return Ok(Some(SocketAddr::new(asked.ip(), kept.port())));
     }
-    Err(OptionsError::OtherControl(*kept).into())
+    Err(SessionFileError::Control(*kept).into())
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {

@@ -44,7 +44,7 @@ impl Congestion {
     /// # Errors
     /// If the system has no random numbers.
     pub fn new(plan: &Plan) -> io::Result<Option<Self>> {
-        let Rate::Auto { control, floor_bps } = plan.options.rate else { return Ok(None) };
+        let Rate::Auto { control, floor_bps } = plan.options.rate() else { return Ok(None) };
         let (packet_bytes, probe_key) = (plan.packet_bytes() as u32, ProbeKey(random()?));
         let config = SenderConfig { control, packet_bytes, floor_bps, probe_key };
         Ok(Some(Self::of(tfmcc::Sender::new(config))))

@@ -25,7 +25,7 @@ pub(super) struct Placing {
 impl Placing {
     /// Creates the choice. `None` where receivers choose for themselves, or there is one group.
     pub fn new(plan: &Plan) -> Option<Self> {
-        let Rate::Auto { control: Control::Model, floor_bps } = plan.options.rate else { return None };
+        let Rate::Auto { control: Control::Model, floor_bps } = plan.options.rate() else { return None };
         let (machine, next_look) = (SlowerGroups::default(), Instant::ZERO);
         (plan.groups > 1).then_some(Self { machine, next_look, floor_bps })
     }

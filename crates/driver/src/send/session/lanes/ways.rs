@@ -21,7 +21,7 @@ use super::super::{
     super::{Plan, Rate, lane::Target},
     ROUTERS,
 };
-use crate::{fanout::Discovery, udp::NarrowWay};
+use crate::{fanout::Discovery, remedies::Advised, udp::NarrowWay};
 
 /// The machines, and where routers are found for them.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(in super::super) struct WaysTurn {
     /// Receivers that hear nothing of what was sent.
     pub unheard: Vec<ReceiverId>,
     /// Lines for the user.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Advised>,
 }
 
 impl Ways {
@@ -65,7 +65,7 @@ impl Ways {
         if !fanout.chooses() {
             return Ok(None);
         }
-        let heeds_marks = matches!(plan.options.rate, Rate::Auto { .. });
+        let heeds_marks = matches!(plan.options.rate(), Rate::Auto { .. });
         let datagram_len = plan.datagram_len();
         let lists = plan.lists.take();
         let mut discovery = lists.map(|lists| Discovery::new(lists, datagram_len, source_port, heeds_marks));
@@ -81,7 +81,7 @@ impl Ways {
                 has_group: fanout.has_group(),
                 by_lists,
                 patience: policy::UNHEARD_LIMIT,
-                has_reports: plan.options.repair.carousel().is_none(),
+                has_reports: plan.options.kind.carousel().is_none(),
             })
         };
         Ok(Some(Self {

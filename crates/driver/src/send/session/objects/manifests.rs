@@ -43,10 +43,10 @@ impl Manifests {
             signer: plan.identity.clone().map(Signer::new),
             unsigned: Vec::new(),
             since: None,
-            is_feed: plan.options.feed.is_some(),
-            has_connections: plan.options.repair.has_connections(),
+            is_feed: plan.options.content.feed.is_some(),
+            has_connections: plan.options.kind.has_connections(),
             block_len: plan.block_len,
-            page_copies: copies(plan.options.fec.is_some()),
+            page_copies: copies(plan.options.fec().is_some()),
         }
     }
 

@@ -27,7 +27,7 @@ impl Peers {
         if let Some(peer) = self.get_mut(&receiver) {
             // What the machine has ended for it, as it left, is not what it has ended with.
             let is_gone = peer.standing(objects) == Standing::Gone;
-            let is_listed = plan.options.listed.iter().any(|listed| listed.is(&peer.who));
+            let is_listed = plan.options.listed().iter().any(|listed| listed.is(&peer.who));
             let may_come = is_gone && (is_listed || !peer.absence.has_quit);
             peer.absence.awaited = match may_come {
                 true if is_listed => Awaited::Listed,
@@ -43,12 +43,12 @@ impl Peers {
 
     /// Keeps the machine open for the receivers that are waited for.
     pub fn update_hold(&self, now: Instant, plan: &Plan, core: &mut Core<'_>) {
-        let options = &plan.options;
+        let Some(options) = plan.options.connected() else { return };
         let awaited = || self.values().map(|peer| peer.absence.awaited);
         let lacks_some = awaited().any(|awaited| awaited == Awaited::Missing);
         let stall_limit = if lacks_some { options.stall_limit } else { Duration::ZERO };
         // A receiver whose name nobody has had is waited for at least until the time for the start is over.
-        let start_over = core.figures.waits_since + options.wait_timeout;
+        let start_over = core.figures.waits_since + plan.options.start.wait_timeout;
         let left_to_come = start_over.saturating_duration_since(now).max(options.linger);
         let linger = |awaited| match awaited {
             Awaited::No => None,
@@ -73,7 +73,7 @@ impl Peers {
     /// Waits for the receivers that the session is for, and that neither are there nor have everything.
     pub fn await_listed(&mut self, plan: &Plan, door: &mut Door) {
         let is_here = |listed: &Listed| self.values().any(|peer| listed.is(&peer.who));
-        let listed = plan.options.listed.iter().enumerate();
+        let listed = plan.options.listed().iter().enumerate();
         let missing = listed.filter(|(index, listed)| !self.have.contains(index) && !is_here(listed));
         let nowhere = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
         // A key has a checksum, so it is not mistyped.
@@ -101,7 +101,7 @@ impl Peers {
         // Receivers that share a key are told apart while they keep their names, or numbers.
         let is_known = self.values().any(|peer| peer.absence.left.is_some() && who.is(&peer.who));
         let is_listed = |peer: &Peer| {
-            let listed = plan.options.listed.iter().find(|listed| listed.is(who));
+            let listed = plan.options.listed().iter().find(|listed| listed.is(who));
             let is_awaited = matches!(peer.absence.awaited, Awaited::Listed | Awaited::Unseen);
             is_awaited && listed.is_some_and(|listed| listed.is(&peer.who))
         };
@@ -148,7 +148,7 @@ impl Peers {
         let Some(peer) = self.get(&receiver) else { return };
         let again = peer.absence.came_again.and_then(|again| self.get(&again));
         let Some(again) = again.filter(|again| again.has_spoken) else { return };
-        let mut listed = plan.options.listed.iter().filter(|listed| listed.is(&peer.who));
+        let mut listed = plan.options.listed().iter().filter(|listed| listed.is(&peer.who));
         if listed.all(|listed| listed.is(&again.who)) {
             self.note_ended(receiver, core);
             self.remove(&receiver);

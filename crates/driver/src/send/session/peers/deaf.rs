@@ -11,7 +11,11 @@ use super::{
     },
     Peers,
 };
-use crate::{remedies::OTHER_FAMILY, udp::GroupAddress, words::some_of};
+use crate::{
+    remedies::{Advised, Remedy},
+    udp::GroupAddress,
+    words::some_of,
+};
 
 /// The number of receivers that a line names. The others are counted.
 const MOST_NAMED: usize = 5;
@@ -31,7 +35,7 @@ impl Peers {
 
 /// The reasons why receivers hear nothing, one line for each. Nobody else can be blamed where a receiver lacks the
 /// group's family.
-fn told_deaf(plan: &Plan, deaf: &[(String, SocketAddr)]) -> Vec<String> {
+fn told_deaf(plan: &Plan, deaf: &[(String, SocketAddr)]) -> Vec<Advised> {
     let GroupAddress { group, interface, .. } = &plan.group;
     let takes_group = plan.options.fanout.has_group();
     let lacks_family = |address: &SocketAddr| takes_group && address.is_ipv4() && group.is_ipv6();
@@ -47,23 +51,25 @@ fn told_deaf(plan: &Plan, deaf: &[(String, SocketAddr)]) -> Vec<String> {
             1 => ("has", "it has", "it"),
             _ => ("have", "they have", "them"),
         };
-        lines.push(format!(
+        let line = format!(
             "{} {} nothing of the group {group}, which is IPv6, and {has} come over IPv4. Everything goes there over TCP: give {them} an \
-             IPv6 address if {it} none, {OTHER_FAMILY} IPv4",
+             IPv6 address if {it} none, or have the session sent to a group of IPv4",
             some_of(&lacking, MOST_NAMED),
             verb(&lacking),
-        ));
+        );
+        lines.push(Advised::by(Remedy::OtherFamily, line));
     }
     if !others.is_empty() {
         let what = match plan.options.fanout {
             Fanout::Multicast => format!("nothing of the group {group}, sent on {}", interface.name),
             _ => "no UDP packet of this session".to_owned(),
         };
-        lines.push(format!(
+        let line = format!(
             "{} {} {what}: a firewall, a router or a switch drops them on the way. Everything goes there over TCP",
             some_of(&others, MOST_NAMED),
             verb(&others),
-        ));
+        );
+        lines.push(Advised::by(Remedy::FindLoss, line));
     }
     lines
 }

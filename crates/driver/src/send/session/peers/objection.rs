@@ -7,12 +7,12 @@ use treecast_wire::message::{Hello, PutOutCode};
 
 use super::{
     super::{
-        super::{Plan, SendOptions, lobby::place, peer::shown, who::Who},
+        super::{PER_ADDRESS, Plan, lobby::place, peer::shown, who::Who},
         core::Core,
     },
     Peers,
 };
-use crate::{clock, connection::Connection, remedies::PER_ADDRESS};
+use crate::{clock, connection::Connection};
 
 /// The most receivers with one key, where no allow list says that there is one.
 const MAX_FROM_ONE_KEY: usize = 16;
@@ -93,10 +93,10 @@ impl Peers {
         let count = |is_near: &dyn Fn(IpAddr) -> bool| {
             others().filter(|(_, peer)| is_near(peer.address.ip())).count()
         };
-        let most = plan.options.per_address;
+        let most = plan.options.connected().map_or(PER_ADDRESS, |connected| connected.per_address);
         if count(&|other| other.to_canonical() == ip.to_canonical()) >= most as usize {
             let are = if most == 1 { "receiver is" } else { "receivers are" };
-            return full(format!("{most} {are} {PER_ADDRESS} (the sender's limit)"));
+            return full(format!("{most} {are} there already from its address (the sender's limit)"));
         }
         let network = place(ip);
         if count(&|other| place(other) == network) >= MAX_FROM_ONE_NETWORK {
@@ -115,8 +115,8 @@ fn expired(plan: &Plan) -> Option<String> {
 /// The reason why a receiver is refused that the session is not for. People may have the ticket of a session that is
 /// announced to them.
 fn objection_to_name(plan: &Plan, who: &Who, hello: &Hello) -> Option<String> {
-    let SendOptions { listed, announce, .. } = &plan.options;
-    let is_for_people = announce.as_ref().is_some_and(|announce| announce.people);
+    let listed = plan.options.listed();
+    let is_for_people = plan.options.announce.as_ref().is_some_and(|announce| announce.people);
     let is_person = is_for_people && !hello.role.is_standing;
     if listed.is_empty() || is_person || listed.iter().any(|listed| listed.is(who)) {
         return None;

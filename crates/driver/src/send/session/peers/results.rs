@@ -1,7 +1,7 @@
 //! The results of the commands that standing receivers run when they have everything.
 //!
 //! A receiver that is done leaves, runs its command, and comes again with the result. Until then the session stays open, for at
-//! most [`SendOptions::awaits_results`](super::super::super::SendOptions::awaits_results).
+//! most [`Connected::awaits_results`](super::super::super::Connected::awaits_results).
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Peers {
             line: shown(result.line.as_str()),
         };
         let is_refused = key.is_some_and(|key| plan.allow_list().is_some_and(|allow| !allow.admits(&key)));
-        let listed = plan.options.listed.iter().find(|listed| listed.is(&who));
+        let listed = plan.options.listed().iter().find(|listed| listed.is(&who));
         // Those with everything do not connect to a sender that is started again, except to say so.
         let is_expected = |peer: &Peer| {
             let is_missing = peer.absence.awaited >= Awaited::Unseen && peer.link.connection.is_none();
@@ -68,14 +68,14 @@ impl Peers {
 
     /// The time until which the session stays open for results that have not come. `None` if it waits for none.
     pub fn awaits_results(&mut self, now: Instant, plan: &Plan, core: &Core<'_>) -> Option<Instant> {
-        let until = *self.results_until.get_or_insert(now + plan.options.awaits_results?);
+        let until = *self.results_until.get_or_insert(now + plan.options.awaits_results()?);
         let objects = core.figures.summary.objects;
         (now < until && self.values().any(|peer| peer.owes_result(objects))).then_some(until)
     }
 
     /// Says of each result that has not come that it has not.
     pub fn settle_results(&mut self, now: Instant, interrupted: bool, plan: &Plan, core: &Core<'_>) {
-        let Some(wait) = plan.options.awaits_results else { return };
+        let Some(wait) = plan.options.awaits_results() else { return };
         let objects = core.figures.summary.objects;
         let interrupted = interrupted || self.results_until.is_none_or(|until| now < until);
         for peer in self.values_mut().filter(|peer| peer.owes_result(objects)) {

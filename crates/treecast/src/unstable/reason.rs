@@ -7,10 +7,10 @@ pub use treecast_driver::{
     files::TargetError,
     receive::ReceiveError,
     security::KeyFileError,
-    send::{OptionsError, SendError, SessionFileError},
+    send::{Instead, OptionsError, SendError, SessionFileError, Setting},
     udp::UdpError,
 };
 pub use treecast_host::interface::InterfaceError;
 
-/// Phrases in warnings and reasons that an option of a program remedies.
-pub use treecast_driver::remedies;
+/// What helps against an error or a warning, and the lines that carry it.
+pub use treecast_driver::remedies::{Advised, Remedy};

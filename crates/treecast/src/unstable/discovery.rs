@@ -14,7 +14,15 @@ pub use treecast_proto::announced::Refusal;
 /// What a sender announces of its session, signed by it.
 pub use treecast_wire::announcement::{Announcement, Audience, ForStanding};
 
-use crate::{Error, ErrorKind, Stop, keys::PublicKey, limits::bounded};
+use crate::{
+    Error, ErrorKind,
+    limits::bounded,
+    unstable::{
+        Stop,
+        keys::PublicKey,
+        reason::{Advised, Remedy},
+    },
+};
 
 /// Network interfaces of this host.
 #[derive(Debug, Clone)]
@@ -47,7 +55,8 @@ pub fn listen(
     on_news: &mut dyn FnMut(News),
 ) -> Result<BTreeMap<Refusal, u64>, Error> {
     let mut listener = Listener::open(&interfaces.0, Default::default()).map_err(|error| {
-        Error::new(ErrorKind::Network, format!("cannot listen for announcements: {error}"))
+        let line = format!("cannot listen for announcements: {error}");
+        Error::new(ErrorKind::Network, Advised::by(Remedy::AddressedInterface, line))
     })?;
     listener.problem().into_iter().for_each(|line| on_news(News::Problem(line)));
     let end = Instant::now() + bounded(time);

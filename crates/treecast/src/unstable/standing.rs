@@ -20,11 +20,14 @@ use treecast_driver::{
 use treecast_host::service_manager::ServiceManager;
 
 use crate::{
-    Answer, Error, ErrorKind, Finish, NextEvent, Offer, Stop,
-    keys::{Identity, PublicKey},
+    Answer, Error, ErrorKind, Finish, NextEvent, Offer,
     limits::bounded,
     observers::{Observed, Observers},
     session::Session,
+    unstable::{
+        Stop,
+        keys::{Identity, PublicKey},
+    },
 };
 
 /// The number of sessions at the same time, unless an option says otherwise.
@@ -37,7 +40,7 @@ const COMMAND_TIME: Duration = Duration::from_secs(600);
 ///
 /// ```no_run
 /// # fn main() -> Result<(), treecast::Error> {
-/// use treecast::{Stop, standing::{Rule, Standing}};
+/// use treecast::unstable::{Stop, standing::{Rule, Standing}};
 ///
 /// let sender = "tck1.ANago1m8WJu2mDfQHMV28WV25Tqgw6sGiSw81_Da2wBAx2xv".parse().unwrap();
 /// let rule = Rule::new([sender], "/srv/images").session(|name| name.starts_with("image"));

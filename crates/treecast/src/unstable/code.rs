@@ -8,7 +8,16 @@ use treecast_driver::code::{self, Counter};
 pub use treecast_driver::code::{Code, CodeError, News, looks_like_code};
 use treecast_host::interface::Interface;
 
-use crate::{Error, ErrorKind, Stop, Ticket, discovery::Interfaces, limits::bounded, place::OfProcess};
+use crate::{
+    Error, ErrorKind, Ticket,
+    limits::bounded,
+    place::OfProcess,
+    unstable::{
+        Stop,
+        discovery::Interfaces,
+        reason::{Advised, Remedy},
+    },
+};
 
 /// Gets the ticket of the sender that offers it for this code, within this time or until `stop` is requested.
 ///
@@ -43,8 +52,10 @@ impl Offer {
     ) -> Result<Self, Error> {
         let interface = interface.map_or_else(|| Interface::by_route(group), Interface::named);
         let interface = interface.map_err(|error| Error::of(ErrorKind::Network, error))?;
-        let failed =
-            |error| Error::new(ErrorKind::Network, format!("cannot offer the ticket for a code: {error}"));
+        let failed = |error| {
+            let line = format!("cannot offer the ticket for a code: {error}");
+            Error::new(ErrorKind::Network, Advised::by(Remedy::NoCode, line))
+        };
         let code = code::draw().map_err(failed)?;
         let counter = Counter::open(code, ticket.to_string(), &interface, on_news);
         Ok(Self { code, _counter: OfProcess::new(counter.map_err(failed)?) })

@@ -8,7 +8,7 @@ pub use treecast_driver::{
     receive::NameFilter,
     send::{
         Bound, CarouselOptions, Dialect, FeedSource, FolderOptions, GiveUp, Listed, ListedError,
-        LocalOptions, Priority, Rule, Terms,
+        LocalOptions, Priority, Rule, Terms, parse_fec,
     },
 };
 /// The key that senders and routers of a MEADcast domain share.
