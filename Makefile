@@ -9,7 +9,7 @@ PACKAGES ?= out/packages
 MACHINES := x86_64 aarch64
 export PYTHON ?= python3
 # Most tests wait for packets, and not for a processor.
-export RUST_TEST_THREADS ?= 4
+export RUST_TEST_THREADS ?= 8
 # The file that the full demo delivers to 20 clients: `make demo FULL=1 FILE=path`.
 FILE ?= $(TREECAST)
 # 1 for the full demo.
@@ -40,13 +40,13 @@ test test-all: export XDG_STATE_HOME := $(CURDIR)/target/state
 # What a change can break in daily work.
 test: style
 	scripts/setup.sh test
-	cargo test --workspace --locked --no-fail-fast
+	scripts/test.sh
 
 # The long tests, too: more seeds, more faults, and machines that start from packages. Before each release.
 test-all: export TREECAST_LONG := 1
 test-all: style
 	scripts/setup.sh test package
-	cargo test --workspace --locked --no-fail-fast -- --include-ignored
+	scripts/test.sh --include-ignored
 
 # The part of `make lint` that needs no network once the crates are there. A test checks licences and sources of the crates.
 style:

@@ -38,6 +38,7 @@ fn nine_tenths_of_what_the_loss_leaves_arrives_by_itself() {
 
 /// Blocks that nobody else lacks are sent again, and nothing has to be decoded.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn what_one_receiver_loses_alone_is_sent_to_it_again() {
     let one_of_ten = [0.05, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
     for losses in [&[0.05][..], &[0.2], &one_of_ten] {
@@ -87,6 +88,7 @@ fn thirty_per_cent_loss_at_twenty_receivers_costs_little_more_than_theory() {
 
 /// The sooner it is done, the more receivers there are that have all lost something else.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn it_is_sooner_done_and_cheaper_than_without() {
     let [with, without] =
         [Some(Share::Auto), None].map(|fec| whole(&scenario(Repair::Nack, fec, &[LOSS; 20])));

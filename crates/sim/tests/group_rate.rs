@@ -181,6 +181,7 @@ fn it_shares_with_cubic() {
 
 /// BBR's first version does not answer losses. CUBIC gets 0.04 of the link beside it where the queue holds one product.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn it_holds_its_own_beside_bbr() {
     assert_fair("BBR", &[MODEL, Flow::Bbr], 3);
     // With these seeds, BBR took nearly all at the start. What was left was so slow that BBR's queue did not count.
@@ -305,6 +306,7 @@ fn liars_of_every_kind_take_nothing_from_tcp() {
 
 /// No other receiver is there, but the liar asks for what it lacks. It is found out after some seconds of a minute.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn who_lies_alone_and_asks_for_what_it_lacks_is_found_out() {
     let [without, _] = beside_tcp(1, &[], 0, seconds(60));
     for lie in [Lie::HasAll, Lie::HasMoreThanSent, Lie::Jumps, Lie::HasAllLate(seconds(3))] {
@@ -316,6 +318,7 @@ fn who_lies_alone_and_asks_for_what_it_lacks_is_found_out() {
 /// No other receiver is there, and the liar never asks for what it lacks. Whatever it shows of probes, TCP has from the fourth second on what
 /// it has without it, and the sender does not flood the link.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn a_silent_liar_that_is_alone_takes_nothing_from_tcp() {
     let lies = [
         Lie::HasAll,
@@ -333,6 +336,7 @@ fn a_silent_liar_that_is_alone_takes_nothing_from_tcp() {
 
 /// What reports say is some seconds late, so it takes longer until they are found to be false.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn nor_does_one_whose_reports_are_late() {
     let late = |millis| Lie::HasAllLate(Duration::from_millis(millis));
     assert_harmless(seconds(10), &[late(500), Lie::Alternates(seconds(3))], &[Forgery::None]);

@@ -12,6 +12,8 @@ use treecast_sim::{
     tfmcc::{Faults, Figures, Flow, Lie, Scenario, run},
 };
 
+use crate::effort::is_long;
+
 /// How many seeds each claim on shares is tried with. Other claims are tried with fewer.
 const SEEDS: u64 = 100;
 const FEW_SEEDS: u64 = 30;
@@ -46,13 +48,15 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Runs every seed; `judge` gives a number of each run, all of which are to lie in `range`. Returns them in order.
+/// Runs every seed, or a quarter of them if the long tests do not run. `judge` gives a number for each run, and all of them are to lie in
+/// `range`. Returns them in order.
 fn all_seeds(
     seeds: u64,
     range: std::ops::RangeInclusive<f64>,
     plan: impl Fn(u64) -> Scenario + Sync,
     judge: impl Fn(&[Figures]) -> f64 + Sync,
 ) -> Vec<f64> {
+    let seeds = if is_long() { seeds } else { seeds.div_ceil(4) };
     let next = AtomicU64::new(0);
     let work = || {
         let mut found = Vec::new();
@@ -216,6 +220,7 @@ fn the_simulated_tcp_shares_with_another() {
 /// Two sessions with local groups and a TCP connection share 20 Mbit/s for a minute, without any setting. The queue holds a half to one
 /// bandwidth-delay product.
 #[test]
+#[ignore = "it takes long: `make test-all` runs it"]
 fn sessions_with_local_groups_share_a_link_with_tcp() {
     const LINK_BPS: u64 = 20_000_000;
     for seed in 0..FEW_SEEDS / 3 {

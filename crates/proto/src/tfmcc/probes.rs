@@ -39,7 +39,7 @@ const TOLERATED_LESS: f64 = 0.75;
 /// that they came, and probes that came although it claims that they were lost. An outage looks like the first and never like the
 /// second, so the second needs fewer.
 const LIMIT_LESS: f64 = 24.0;
-const LIMIT_MORE: f64 = 12.0;
+const LIMIT_MORE: f64 = 14.0;
 
 /// The share of a lie that one false sum is.
 const WRONG: f64 = 1.0 / 8.0;

@@ -11,7 +11,6 @@ mod slow_start;
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
-    ops::Range,
     time::Duration,
 };
 
@@ -89,39 +88,54 @@ pub struct Segment<T> {
 #[derive(Debug, Clone)]
 pub struct Acknowledgement(Came);
 
-/// Numbers of segments, in runs.
+/// Numbers of segments, a bit each. Every acknowledgement has a copy, so it is small also where every second one is lost.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Came(VecDeque<Range<u64>>);
+struct Came {
+    /// The number of the first bit, a multiple of 64.
+    first: u64,
+    words: VecDeque<u64>,
+    last: Option<u64>,
+}
 
 impl Came {
     /// Adds a number. It is seldom lower than others: only a change of routes lets segments overtake each other.
     fn insert(&mut self, number: u64) {
-        match self.0.back_mut() {
-            Some(run) if run.end == number => run.end += 1,
-            Some(run) if run.end > number => {
-                let place = self.0.partition_point(|run| run.end <= number);
-                if !self.0[place].contains(&number) {
-                    self.0.insert(place, number..number + 1);
-                }
-            }
-            _ => self.0.push_back(number..number + 1),
+        let word_at = number / 64 * 64;
+        if self.words.is_empty() {
+            self.first = word_at;
         }
+        while word_at < self.first {
+            self.words.push_front(0);
+            self.first -= 64;
+        }
+        let place = ((word_at - self.first) / 64) as usize;
+        if place >= self.words.len() {
+            self.words.resize(place + 1, 0);
+        }
+        self.words[place] |= 1 << (number % 64);
+        self.last = self.last.max(Some(number));
     }
 
     /// Forgets the numbers before `oldest`.
     fn forget(&mut self, oldest: u64) {
-        while self.0.front().is_some_and(|run| run.end <= oldest) {
-            self.0.pop_front();
+        if self.last.is_some_and(|last| last < oldest) {
+            *self = Self::default();
         }
-        self.0.front_mut().into_iter().for_each(|run| run.start = run.start.max(oldest));
+        while self.first + 64 <= oldest && self.words.pop_front().is_some() {
+            self.first += 64;
+        }
+        if let Some(word) = self.words.front_mut().filter(|_| self.first < oldest) {
+            *word &= u64::MAX << (oldest - self.first);
+        }
     }
 
     fn last(&self) -> Option<u64> {
-        self.0.back().map(|run| run.end - 1)
+        self.last
     }
 
     fn contains(&self, number: u64) -> bool {
-        self.0.iter().any(|run| run.contains(&number))
+        let place = number.checked_sub(self.first).map(|ahead| (ahead / 64) as usize);
+        place.and_then(|place| self.words.get(place)).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 }
 
