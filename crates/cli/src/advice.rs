@@ -77,7 +77,7 @@ fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
     let of_key = error.downcast_ref().and_then(key);
     let of_file = error.downcast_ref().and_then(target).or_else(|| error.downcast_ref().and_then(monitor));
     let of_network = error.downcast_ref().and_then(interface).or_else(|| error.downcast_ref().and_then(udp));
-    let of_lab = error.downcast_ref().and_then(lab);
+    let of_lab = lab(error);
     of_session.or(of_mead).or_else(|| of_key.or(of_file).or(of_network).or(of_lab).map(Cow::Borrowed))
 }
 
@@ -261,9 +261,16 @@ fn monitor(error: &MonitorError) -> Option<&'static str> {
     is_none.then_some("name a recording that `treecast monitor --out` made")
 }
 
-fn lab(error: &treecast_lab::Error) -> Option<&'static str> {
+#[cfg(feature = "suite")]
+fn lab(error: &(dyn Error + 'static)) -> Option<&'static str> {
     use treecast_lab::Error;
-    matches!(error, Error::Exists { .. } | Error::NamespaceTaken { .. }).then_some("or pass another --name")
+    let is_taken = |error: &Error| matches!(error, Error::Exists { .. } | Error::NamespaceTaken { .. });
+    error.downcast_ref().is_some_and(is_taken).then_some("or pass another --name")
+}
+
+#[cfg(not(feature = "suite"))]
+fn lab(_error: &(dyn Error + 'static)) -> Option<&'static str> {
+    None
 }
 
 #[cfg(test)]

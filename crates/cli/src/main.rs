@@ -1,6 +1,10 @@
 //! The `treecast` command. Each subcommand turns its arguments into a call of the crate that does the work. It
 //! turns the results into lines for a person, or JSON for a program.
 
+#![cfg_attr(
+    not(feature = "suite"),
+    allow(dead_code, reason = "an endpoint needs a part of what commands share")
+)]
 #![deny(clippy::print_stdout, clippy::print_stderr)] // They panic when nobody reads: see `output`.
 
 // This module comes first, because all others use its macros.
@@ -15,7 +19,6 @@ mod config;
 mod discover;
 #[cfg(feature = "suite")]
 mod doctor;
-#[cfg(feature = "suite")]
 mod domain_key;
 mod feed;
 mod figures;
@@ -47,6 +50,7 @@ mod roster;
 #[cfg(feature = "suite")]
 mod router;
 mod send;
+mod sharing;
 #[cfg(feature = "suite")]
 mod sim;
 mod status;

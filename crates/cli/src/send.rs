@@ -43,7 +43,7 @@ use crate::{
     config::Origins,
     figures::bytes,
     group::Group,
-    mead::sharing::Grouping,
+    sharing::Grouping,
 };
 
 /// The level of zstd where none is asked for: its own default.

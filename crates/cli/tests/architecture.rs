@@ -258,7 +258,7 @@ const ON_THE_LIBRARY: [&str; 18] = [
     "group.rs",
     "arguments.rs",
     "domain_key.rs",
-    "mead/sharing.rs",
+    "sharing.rs",
     "figures.rs",
     "log.rs",
     "moving_line.rs",

@@ -2,7 +2,6 @@
 
 mod display;
 mod plan;
-pub mod sharing;
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -14,11 +13,11 @@ use std::{
 use treecast_driver::explicit::{self, Settings, Xcast, event::MeadEvent};
 use treecast_host::stop::Stop;
 
-use self::{
-    display::Display,
+use self::display::Display;
+use crate::{
+    Outcome, arguments,
     sharing::{Grouping, SharingArgs, WireDialect},
 };
-use crate::{Outcome, arguments};
 
 /// Send any program's datagrams to a group of receivers, by MEADcast if routers speak it, or by Xcast.
 ///

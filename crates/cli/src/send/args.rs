@@ -16,7 +16,7 @@ use super::{
 use crate::{
     arguments,
     group::Group,
-    mead::sharing::{SharingArgs, WireDialect},
+    sharing::{SharingArgs, WireDialect},
 };
 
 /// The options of a session, whatever it sends.
