@@ -18,7 +18,7 @@ FULL ?=
 # Routing tables, relations between ASes and delegations for the page of `make rib`, such as RIB="rib.bz2 as-relationships-*.xz".
 RIB ?=
 
-.PHONY: demo test test-all style bench lint audit fuzz rib spark package build setup clean
+.PHONY: demo test test-all style bench lint audit fuzz rib spark package build endpoint setup clean
 
 # The first delivery after a few seconds, and all within two minutes. With FULL=1, every fanout with every repair, and a real file to 20
 # clients in six ways: 10 minutes.
@@ -95,6 +95,10 @@ package: build
 
 build: setup
 	cargo build --release --locked -p treecast-cli
+
+# send, receive, discover, keys, status and feed alone, for devices: target/endpoint/treecast.
+endpoint: setup
+	cargo build --profile endpoint --locked -p treecast-cli --no-default-features
 
 setup:
 	@scripts/setup.sh
