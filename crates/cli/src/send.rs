@@ -350,6 +350,15 @@ fn is_carousel(args: &SessionArgs) -> bool {
     args.repair == Repair::Carousel || args.ring.dialect == Dialect::Iotup
 }
 
+/// Whether a combination of options is refused, and what to do about it.
+type Refusal = (bool, &'static str);
+
+/// Refuses by the first of these that is refused.
+fn refuse_first(refusals: &[Refusal]) -> Result<(), String> {
+    let refused = refusals.iter().find(|(is_refused, _)| *is_refused);
+    refused.map_or(Ok(()), |(_, why)| Err((*why).to_owned()))
+}
+
 /// Whether standard input is sent.
 fn is_stream(args: &SessionArgs) -> bool {
     args.sent.paths.iter().any(|path| path.as_os_str() == "-")

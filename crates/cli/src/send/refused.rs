@@ -5,17 +5,16 @@ use std::io::{self, IsTerminal};
 
 use treecast::unstable::options::FeedSource;
 
-use super::{Dialect, Fanout, Repair, SessionArgs, is_carousel, is_stream, local::Mode, standing};
-
-/// Whether a combination of options is refused, and what to do about it.
-type Refusal = (bool, &'static str);
+use super::{
+    Dialect, Fanout, Refusal, Repair, SessionArgs, is_carousel, is_stream, local::Mode, refuse_first,
+    standing,
+};
 
 /// Refuses options that would have no effect.
 pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
     check_stream(args)?;
     standing::check(args)?;
-    let mut refused = refused(args).into_iter();
-    refused.find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))?;
+    refuse_first(&refused(args))?;
     for Foreign { is_foreign, why, options, otherwise } in foreign(args) {
         if let Some((_, option)) = options.into_iter().find(|(is_given, _)| is_foreign && *is_given) {
             return Err(format!("{why}: leave out {option}{otherwise}"));
@@ -199,7 +198,7 @@ fn check_stream(args: &SessionArgs) -> Result<(), String> {
         let line = "--spool keeps standard input: name - in place of files, or leave it out";
         return if args.sent.spool.is_some() { Err(line.to_owned()) } else { Ok(()) };
     }
-    let refused = [
+    refuse_first(&[
         (args.sent.paths.len() > 1, "standard input is sent alone: name no files beside -"),
         (args.sent.feed.is_some(), "standard input is sent alone: leave out --feed, or -"),
         (args.session.is_some(), "standard input cannot be read again: leave out --session, or name a file"),
@@ -211,9 +210,7 @@ fn check_stream(args: &SessionArgs) -> Result<(), String> {
             io::stdin().is_terminal(),
             "standard input is a terminal: let a program or a file write to it, as in `tar c DIR | treecast send -`",
         ),
-    ];
-    let refused = refused.into_iter().find(|(is_refused, _)| *is_refused);
-    refused.map_or(Ok(()), |(_, why)| Err(why.to_owned()))
+    ])
 }
 
 fn refused(args: &SessionArgs) -> [Refusal; 4] {

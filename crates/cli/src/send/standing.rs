@@ -2,7 +2,7 @@
 
 use treecast::unstable::options::Listed;
 
-use super::{Repair, SessionArgs, is_carousel};
+use super::{Repair, SessionArgs, is_carousel, refuse_first};
 
 /// The receivers that are named: an empty list for any. `None` if the session is for no standing receivers.
 pub(super) fn listed(args: &SessionArgs) -> Result<Option<Vec<Listed>>, String> {
@@ -17,8 +17,9 @@ pub(super) fn hint(args: &SessionArgs) -> Option<String> {
 }
 
 pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
-    let names_some = args.invite.to_standing.as_deref().is_some_and(|list| list != Listed::ANY);
-    let refused = [
+    let Some(list) = args.invite.to_standing.as_deref() else { return Ok(()) };
+    let names_some = list != Listed::ANY;
+    refuse_first(&[
         (
             args.security.key.is_none() || args.security.plain,
             "standing receivers take files of senders that they trust: add --key, which they know (`treecast keys new` makes one, and --key default takes it)",
@@ -35,7 +36,5 @@ pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
             names_some && args.start.wait.is_some(),
             "--to-standing says for how many the start waits: leave out --wait",
         ),
-    ];
-    let refused = refused.iter().find(|(is_refused, _)| *is_refused && args.invite.to_standing.is_some());
-    refused.map_or(Ok(()), |(_, why)| Err((*why).to_owned()))
+    ])
 }
