@@ -238,7 +238,7 @@ fn complaint(seed: u64, run: &Run, receivers: usize) -> Option<String> {
 /// Every receiver gets everything, whatever fails on the way. TREECAST_SEEDS sets how many seeds are run.
 #[test]
 fn sessions_end_whole_while_links_fail() {
-    let seeds = seeds(40, 40).end;
+    let seeds = seeds(40).end;
     let next = AtomicU64::new(0);
     let failures = || {
         let mut failed = Vec::new();

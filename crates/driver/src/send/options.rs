@@ -205,14 +205,13 @@ impl Connected {
     /// The forward error correction that costs least, for a session that nobody has told what to take. Symbols replace lost
     /// blocks where one packet reaches all receivers, and computing them keeps up with the rate.
     pub fn default_fec(&self, fanout: Fanout) -> Option<Share> {
-        let (rate_bps, has_one_group) = match self.pace {
-            Pace::Steady(SteadyPace::Fixed(rate)) => (Some(rate), true),
-            Pace::Follow { .. } => (Some(0), true),
-            Pace::Steady(SteadyPace::Max) => (None, true),
-            Pace::Steady(SteadyPace::Several(_)) => (None, false),
+        let rate_bps = match self.pace {
+            Pace::Steady(SteadyPace::Fixed(rate)) => Some(rate),
+            Pace::Follow { .. } => Some(0),
+            // Several groups would need symbols each.
+            Pace::Steady(SteadyPace::Max | SteadyPace::Several(_)) => None,
         };
-        let has_requests = has_one_group && fanout == Fanout::Multicast && self.mend == Mend::Nack;
-        policy::default_fec(has_requests, rate_bps)
+        policy::default_fec(fanout == Fanout::Multicast && self.mend == Mend::Nack, rate_bps)
     }
 }
 

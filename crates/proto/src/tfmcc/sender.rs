@@ -291,7 +291,7 @@ impl Sender {
             shortest: finding.sample.shortest,
             is_followed: is_limiting || self.wants_less(finding),
         };
-        let is_lie = self.group.is_lie(now, from, report, (&self.probes, &testimony));
+        let is_lie = self.group.is_lie(now, from, report, &self.probes, &testimony);
         if is_lie && is_limiting {
             self.leave_liar(now);
         }

@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::Instant;
 
-use super::{Loss, Losses, transmission_time};
+use super::{Loss, Losses, happens, transmission_time};
 
 /// What a link does to packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -275,13 +275,13 @@ impl Link {
         if is_lost || self.path.cut_at.is_some_and(|cut_at| now >= Instant::ZERO + cut_at) {
             return [None, None];
         }
-        let is_repeated = self.happens(self.path.duplicated);
+        let is_repeated = happens(&mut self.random, self.path.duplicated);
         [Some(self.arrival(now)), is_repeated.then(|| self.arrival(now))]
     }
 
     fn arrival(&mut self, now: Instant) -> Arrival {
         let Path { delay, jitter, reordered, hold, .. } = self.path;
-        if self.happens(reordered) {
+        if happens(&mut self.random, reordered) {
             let held = self.random.random_range(0..=hold.as_nanos() as u64);
             return Arrival { at: now + delay + Duration::from_nanos(held), is_in_order: false };
         }
@@ -293,10 +293,6 @@ impl Link {
         }
         self.arrived_at = self.arrived_at.max(at);
         Arrival { at: self.arrived_at, is_in_order: true }
-    }
-
-    fn happens(&mut self, chance: f64) -> bool {
-        chance > 0.0 && self.random.random_bool(chance)
     }
 }
 

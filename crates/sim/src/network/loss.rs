@@ -1,7 +1,8 @@
 //! Decides which packets get lost.
 
-use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+
+use super::happens;
 
 /// How packets get lost.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,14 +56,13 @@ impl Losses {
 
     /// Whether the next packet is lost.
     pub fn loses(&mut self, random: &mut ChaCha8Rng) -> bool {
-        let mut happens = |chance: f64| chance > 0.0 && random.random_bool(chance);
         let packet = self.counts.0;
         self.counts.0 += 1;
         match self.loss {
-            Loss::Uniform(chance) => happens(chance),
+            Loss::Uniform(chance) => happens(random, chance),
             Loss::Bursts { enter, leave, lost, outside } => {
-                self.in_burst ^= happens(if self.in_burst { leave } else { enter });
-                happens(if self.in_burst { lost } else { outside })
+                self.in_burst ^= happens(random, if self.in_burst { leave } else { enter });
+                happens(random, if self.in_burst { lost } else { outside })
             }
             Loss::Periodic(period) if period.is_of_super_packets => {
                 period.loses(self.counts.1.saturating_sub(1))

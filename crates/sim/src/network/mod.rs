@@ -6,7 +6,7 @@ mod socket;
 
 use std::time::Duration;
 
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 pub use self::{
@@ -21,6 +21,11 @@ pub fn generator(seed: u64, stream: u64) -> ChaCha8Rng {
     let mut generator = ChaCha8Rng::seed_from_u64(seed);
     generator.set_stream(stream);
     generator
+}
+
+/// Draws whether something happens. What cannot happen takes no random number.
+fn happens(random: &mut ChaCha8Rng, chance: f64) -> bool {
+    chance > 0.0 && random.random_bool(chance)
 }
 
 /// Returns the time that `len` bytes take at a rate.

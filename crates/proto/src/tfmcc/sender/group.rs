@@ -167,7 +167,8 @@ impl Group {
         now: Instant,
         from: u32,
         report: &PaceReport,
-        (probes, testimony): (&Probes, &Testimony<'_>),
+        probes: &Probes,
+        testimony: &Testimony<'_>,
     ) -> bool {
         let Some(Member { credence, claims, .. }) = self.receivers.get_mut(&from) else { return false };
         claims.hear(now, probes, testimony, &mut credence.doubt);
