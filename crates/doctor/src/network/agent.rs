@@ -334,32 +334,26 @@ mod tests {
         assert!(budget.take(&[group(1_000, 100)], Instant::now() + Duration::from_secs(60)).is_ok());
     }
 
+    fn listen(joins: Vec<Join>, visit: Option<Visit>) -> Request {
+        Request::Listen { run: 1, groups: Vec::new(), senders: 1, tests: 1, joins, visit }
+    }
+
     #[test]
     fn a_visit_counts_as_what_it_sends() {
         let mut agent = agent();
         agent.serve_only(Vec::new());
-        let mut listen = |groups: Vec<(u16, usize)>, gap_us, after_ms| {
-            let visit = Some(Visit { sender: 0, groups, gap_us, after_ms });
-            agent.answer(
-                &Request::Listen {
-                    run: 1,
-                    groups: Vec::new(),
-                    senders: 1,
-                    tests: 1,
-                    joins: Vec::new(),
-                    visit,
-                },
-                0,
-            )
+        let mut visit = |groups: Vec<(u16, usize)>, gap_us, after_ms| {
+            let visit = Visit { sender: 0, groups, gap_us, after_ms };
+            agent.answer(&listen(Vec::new(), Some(visit)), 0)
         };
         let refused = |answer, text: &str| matches!(answer, Answer::Refused { why } if why.contains(text));
-        assert!(refused(listen(vec![(0, 13)], 100, 1000), "more than one round"));
-        assert!(refused(listen(vec![(0, 13); 9999], 40_000, 1000), "more than one round"));
-        assert!(refused(listen(vec![(0, 13)], 0, 0), "more than one round"));
-        assert!(refused(listen(vec![(0, 13)], 40_000, 60_000), "too long"));
-        assert!(refused(listen(vec![(0, 13)], 1000, 4_294_965_395), "more than one round"));
-        assert!(refused(listen(vec![(0, 13)], u32::MAX, u32::MAX), "too long"));
-        assert_eq!(listen(vec![(0, 13)], 40_000, 100), Answer::Done);
+        assert!(refused(visit(vec![(0, 13)], 100, 1000), "more than one round"));
+        assert!(refused(visit(vec![(0, 13); 9999], 40_000, 1000), "more than one round"));
+        assert!(refused(visit(vec![(0, 13)], 0, 0), "more than one round"));
+        assert!(refused(visit(vec![(0, 13)], 40_000, 60_000), "too long"));
+        assert!(refused(visit(vec![(0, 13)], 1000, 4_294_965_395), "more than one round"));
+        assert!(refused(visit(vec![(0, 13)], u32::MAX, u32::MAX), "too long"));
+        assert_eq!(visit(vec![(0, 13)], 40_000, 100), Answer::Done);
     }
 
     #[test]
@@ -367,20 +361,7 @@ mod tests {
         let mut agent = agent();
         agent.port = 47_245;
         let join = Join { group: 9999, sources: vec![] };
-        assert_eq!(
-            agent.answer(
-                &Request::Listen {
-                    run: 1,
-                    groups: Vec::new(),
-                    senders: 1,
-                    tests: 1,
-                    joins: vec![join],
-                    visit: None
-                },
-                0
-            ),
-            Answer::Done
-        );
+        assert_eq!(agent.answer(&listen(vec![join], None), 0), Answer::Done);
         let none = Request::Send {
             run: 1,
             sender: 0,
