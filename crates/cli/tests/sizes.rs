@@ -15,8 +15,6 @@ const LONG_FUNCTIONS: &[(&str, usize)] = &[
     ("doctor/src/network/judge.rs: explains", 63),
     ("driver/src/send/peer.rs: report", 64),
     ("driver/src/send/session.rs: serve", 62),
-    ("experiment/src/plan/mod.rs: parameters", 70),
-    ("experiment/src/simulate/scenario.rs: scenario", 71),
 ];
 
 /// Structs with more fields, and how many.

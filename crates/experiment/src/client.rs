@@ -14,7 +14,7 @@ use std::{
 use treecast_lab::process::Ended;
 
 use crate::{
-    feed::ObjectTime,
+    cargo::products::ObjectTime,
     server::{POLL, Server},
     site::{Program, Said, Slot},
     told::Told,
@@ -69,8 +69,8 @@ pub struct Fared {
     pub is_cut_short: bool,
     /// Whether its program was killed, as the experiment wanted.
     pub has_died: bool,
-    /// The objects of a feed that the client got, and that were checked.
-    pub objects: Vec<ObjectTime>,
+    /// The objects of a feed that the client got, and that were checked. `None` where one file was delivered.
+    pub objects: Option<Vec<ObjectTime>>,
 }
 
 impl Client<'_> {

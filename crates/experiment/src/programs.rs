@@ -12,15 +12,17 @@ use crate::{
     document::{
         delivery::{Delivery, Fanout, Program},
         network::Attachment,
-        workload::SendRate,
+        rate::SendRate,
     },
-    plan::PlannedFeed,
     server::Opening,
     ssh::{self, Ssh},
 };
 
 /// The port at which the unicast servers listen, each at a node of its own.
 pub const UNICAST_PORT: u16 = 4242;
+
+/// The program of uftp that sends.
+pub const UFTP: &str = "uftp";
 
 /// The settings that all programs of a delivery share.
 pub struct Programs<'a> {
@@ -40,11 +42,12 @@ pub struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    /// Returns the command of a session's server. It waits for its receivers at most for `patience`.
+    /// Returns the command of a session's server, whose command line ends with `arguments` and the source. It waits for its
+    /// receivers at most for `patience`.
     pub fn server(
         &self,
         source: &Path,
-        feed: Option<&PlannedFeed>,
+        arguments: &[String],
         opening: Opening,
         patience: Duration,
     ) -> Command {
@@ -54,10 +57,7 @@ impl Programs<'_> {
             Program::Uftp => none(),
             Program::Treecast => {
                 let mut command = self.send(opening, patience);
-                match feed {
-                    None => command.arg(source),
-                    Some(feed) => command.args(feed_options(feed)).arg("--feed").arg(source),
-                };
+                command.args(arguments).arg(source);
                 command
             }
         }
@@ -154,15 +154,6 @@ fn none() -> Command {
     Command::new("false")
 }
 
-/// The options of a feed as in the paper's prototype: one object behind the other, and no more time than the factor
-/// gives.
-fn feed_options(feed: &PlannedFeed) -> [String; 8] {
-    let configuration = &feed.configuration;
-    let (factor, priority) = (configuration.factor.to_string(), configuration.priority.name());
-    ["--at-once", "1", "--retx-factor", &factor, "--retx-minimum", "0", "--priority", priority]
-        .map(str::to_owned)
-}
-
 /// Returns a treecast command that is no part of a delivery.
 pub fn treecast(program: &Path, command: &str) -> Command {
     let mut treecast = Command::new(PathBuf::from(program));
@@ -206,7 +197,7 @@ mod tests {
         let opening = Opening { receivers: 2, are_waiting: false };
         let server = |name| {
             words(name, |programs| {
-                programs.server(Path::new("/source"), None, opening, Duration::from_secs(9))
+                programs.server(Path::new("/source"), &[], opening, Duration::from_secs(9))
             })
             .join(" ")
         };

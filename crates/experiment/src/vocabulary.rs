@@ -7,13 +7,7 @@ use treecast_measure::{
     frame::{LAB, SIMULATED, SITE, Vocabulary},
 };
 
-use crate::{
-    Error, carried,
-    document::{Experiment, workload::Workload},
-    feed, load, multihoming,
-    plan::Plan,
-    record, session, sharing, stream,
-};
+use crate::{Error, carried, document::Experiment, plan::Plan, record};
 
 /// Plans an experiment for a store of `capacity_bytes`. Refuses claims, plots and figures of papers that name what no run has.
 pub fn checked_plan(experiment: &Experiment, capacity_bytes: u64) -> Result<Plan<'_>, Error> {
@@ -50,26 +44,13 @@ fn at_both_sites(parameters: &Parameters) -> [Parameters; 2] {
 
 /// The vocabulary for what the experiment is going to measure.
 fn vocabulary(experiment: &Experiment, plan: &Plan) -> Vocabulary {
-    let of_workload: &[(&str, &str)] = match &experiment.workload {
-        Workload::Files(_) => session::MEASURES,
-        Workload::Feed(_) => feed::MEASURES,
-        Workload::Stream(_) => stream::MEASURES,
-        Workload::Shared(..) => sharing::MEASURES,
-        Workload::Load(_) => load::MEASURES,
-        Workload::Multihoming(_) => multihoming::MEASURES,
-    };
-    let series_of_workload: &[(&str, &str)] = match &experiment.workload {
-        Workload::Files(_) | Workload::Feed(_) => session::SERIES,
-        Workload::Stream(_) => stream::SERIES,
-        Workload::Shared(..) => sharing::SERIES,
-        Workload::Load(_) | Workload::Multihoming(_) => &[],
-    };
+    let workload = &experiment.workload;
     let owned = |(name, unit): &(&str, &str)| ((*name).to_owned(), (*unit).to_owned());
     let watched = experiment.networks.iter().flat_map(|network| &network.watch);
     let of_links = watched.map(|link| (carried::series_of_link(link), "B/s".to_owned()));
     Vocabulary {
-        measures: record::MEASURES.iter().chain(of_workload).map(owned).collect(),
-        series: carried::SERIES.iter().chain(series_of_workload).map(owned).chain(of_links).collect(),
+        measures: record::MEASURES.iter().chain(workload.measures()).map(owned).collect(),
+        series: carried::SERIES.iter().chain(workload.series()).map(owned).chain(of_links).collect(),
         cells: plan.runs.iter().flat_map(|run| at_both_sites(&run.parameters)).collect(),
         is_changed: experiment.is_changed,
     }

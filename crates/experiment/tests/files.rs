@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use treecast_experiment::{Experiment, Preview, simulate};
+use treecast_experiment::{Experiment, Lab, Place, Preview, Simulator, preview};
 
 fn labs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs")
@@ -22,8 +22,8 @@ fn planned(file: &Path, settings: &[&str]) -> Preview {
     experiment.habits.store = Some("/".into());
     // It has more receivers than a lab.
     let is_simulated = file.ends_with("scale.toml");
-    let preview = if is_simulated { simulate::preview } else { Preview::of };
-    preview(&experiment).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    let place: &dyn Place = if is_simulated { &Simulator } else { &Lab };
+    preview(place, &experiment).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn the_papers_networks_have_the_papers_clients() {
         let file = labs().join(format!("librecast/{name}.toml"));
         // One byte over what any machine holds, so that the refusal says how many clients there are.
         let experiment = load(&file, &["sizes=1024G", "oversize=refuse"]);
-        let refused = Preview::of(&experiment).unwrap_err().to_string();
+        let refused = preview(&Lab, &experiment).unwrap_err().to_string();
         assert!(refused.starts_with(&format!("{name}: {clients} copies of 1024G do not fit")), "{refused}");
     }
 }
@@ -95,7 +95,7 @@ fn the_papers_networks_have_the_papers_clients() {
 #[test]
 fn the_demo_is_every_delivery_with_every_schedule_on_both_networks() {
     let demo = load(&labs().join("librecast/demo.toml"), &["sizes=1M"]);
-    let runs = Preview::of(&demo).unwrap().runs;
+    let runs = preview(&Lab, &demo).unwrap().runs;
     for network in ["S1L20", "S1R3L5"] {
         for delivery in ["tcp", "udp", "scp", "carousel", "after", "nack"] {
             for schedule in ["immediate", "random", "random2"] {

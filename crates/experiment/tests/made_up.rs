@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use treecast_experiment::{Experiment, Preview};
+use treecast_experiment::{Experiment, Lab, preview};
 
 const EXPERIMENT: &str = r#"
 title = "How many listeners a whisper reaches: table 7 of a paper that nobody wrote"
@@ -65,7 +65,7 @@ fn planned(test: &str, changes: &[(&str, &str)]) -> Result<Vec<String>, String> 
     let mut experiment =
         Experiment::load(&folder.0.join("whisper.toml"), &[]).map_err(|error| error.to_string())?;
     experiment.habits.store = Some("/".into());
-    Preview::of(&experiment).map(|preview| preview.runs).map_err(|error| error.to_string())
+    preview(&Lab, &experiment).map(|preview| preview.runs).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -178,5 +178,5 @@ fn a_claim_about_a_size_that_the_command_line_took_away_is_no_mistake() {
     fs::write(folder.0.join("whisper.tsv"), FIGURES).unwrap();
     let settings = ["sizes=2M".to_owned(), "store=/".to_owned()];
     let experiment = Experiment::load(&folder.0.join("whisper.toml"), &settings).unwrap();
-    assert_eq!(Preview::of(&experiment).unwrap().runs.len(), 2);
+    assert_eq!(preview(&Lab, &experiment).unwrap().runs.len(), 2);
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::json;
-use treecast_experiment::{self as experiment, Event, Experiment, Order, Preview, Results, simulate};
+use treecast_experiment::{self as experiment, Experiment, Lab, Order, Place, Preview, Results, Simulator};
 use treecast_host::{
     folder::{Lock, lock},
     stop::Stop,
@@ -90,8 +90,7 @@ const NOT_ALL_WELL: u8 = 3;
 pub fn run(RunArgs { common }: RunArgs) -> Outcome {
     let experiment = Experiment::load(&common.file, &common.settings)?;
     let command = command("lab", &common, None);
-    let place = Place { preview: Preview::of, check: experiment::check, play: experiment::run };
-    run_at(&place, &common, experiment, command)
+    run_at(&Lab, &common, experiment, command)
 }
 
 pub fn threshold(ThresholdArgs { common }: ThresholdArgs) -> Outcome {
@@ -108,30 +107,19 @@ pub fn threshold(ThresholdArgs { common }: ThresholdArgs) -> Outcome {
 
 pub fn simulate(SimulateArgs { common, seed }: SimulateArgs) -> Outcome {
     let mut experiment = Experiment::load(&common.file, &common.settings)?;
-    experiment.habits.site = simulate::SITE;
     experiment.habits.seed = seed.unwrap_or(experiment.habits.seed);
     let command = command("sim", &common, seed);
-    let place = Place { preview: simulate::preview, check: simulate::check, play: simulate::simulate };
-    run_at(&place, &common, experiment, command)
+    run_at(&Simulator, &common, experiment, command)
 }
 
-/// Where experiments run: what previews one, says whether it can be run, and runs it.
-struct Place {
-    preview: fn(&Experiment) -> Result<Preview, experiment::Error>,
-    check: fn(&Experiment) -> Result<(), experiment::Error>,
-    play: Play,
-}
-
-/// Plays an order. It reports events to the second argument, and asks the third one whether it is to stop.
-type Play = fn(&Order, &dyn Fn(&Event), &(dyn Fn() -> bool + Sync)) -> Result<Results, experiment::Error>;
-
-fn run_at(place: &Place, args: &Common, experiment: Experiment, command: String) -> Outcome {
+fn run_at(place: &dyn Place, args: &Common, mut experiment: Experiment, command: String) -> Outcome {
+    experiment.habits.site = place.word();
     if args.plan {
-        return show_plan(&(place.preview)(&experiment)?, args.json);
+        return show_plan(&experiment::preview(place, &experiment)?, args.json);
     }
     let (name, out) = folder(args);
     // This is checked before anything is written.
-    (place.check)(&experiment)?;
+    experiment::check(place, &experiment)?;
     let _claim = claim(&out)?;
     let database = prepare(&out, args.append)?;
     let order = Order {
@@ -144,7 +132,7 @@ fn run_at(place: &Place, args: &Common, experiment: Experiment, command: String)
     };
     let stop = Stop::on_signals()?;
     let progress = Progress::new(args.json);
-    let results = (place.play)(&order, &|event| progress.show(event), &|| stop.is_requested())?;
+    let results = experiment::run(place, &order, &|event| progress.show(event), &|| stop.is_requested())?;
     progress.finish();
     conclude(&report::input(&order.experiment, &order.command, &results), &out, &results, args.json)
 }

@@ -12,7 +12,7 @@ use treecast_lab::{
 use treecast_proto::explicit::mead::grouping::Parameters;
 use treecast_wire::{mead::MAX_ADDRESSES, ticket};
 
-use super::{local::LocalGroups, several::Several, sharing::Congestion, workload::SendRate};
+use super::{local::LocalGroups, rate::SendRate, several::Several, sharing::Congestion};
 
 /// A `[[delivery]]` of a file as it is written. Fanouts and repairs may be lists: then it stands for each
 /// combination.

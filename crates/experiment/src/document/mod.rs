@@ -3,26 +3,24 @@
 //!
 //! `labs/README.md` describes every key for people.
 
+pub mod cast;
 pub mod delivery;
-pub mod feed;
-pub mod load;
 pub mod local;
-pub mod multihoming;
 pub mod network;
 mod old;
+pub mod rate;
 mod settings;
-mod several;
+pub mod several;
 pub mod sharing;
-pub mod workload;
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use serde::Deserialize;
-use toml::Table;
-use treecast_driver::send::Rates;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use toml::{Table, Value};
 use treecast_host::text;
 use treecast_lab::{Routing, quantity::Time};
 use treecast_measure::{
@@ -32,14 +30,15 @@ use treecast_measure::{
 };
 
 use self::{
-    delivery::{Delivery, DeliveryKeys, Fanout, Program, Repair},
+    cast::{Cast, CastKeys},
+    delivery::{Delivery, DeliveryKeys},
     network::Network,
-    workload::{Cast, CastKeys, SendRate, Workload, WorkloadKeys},
+    rate::SendRate,
 };
-use crate::{Error, schedule::Schedule};
+use crate::{Completion, Error, KINDS, Workload, schedule::Schedule};
 
 /// What a file may say at its top level. The same keys may be set on the command line.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
     title: String,
@@ -67,13 +66,30 @@ struct Document {
     papers: Vec<PaperKeys>,
 }
 
+/// The `[workload]` of a file, in which each kind of workload has its own keys.
+struct WorkloadKeys(Completion);
+
+impl<'de> Deserialize<'de> for WorkloadKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut keys = Table::deserialize(deserializer)?;
+        let Some(Value::String(word)) = keys.remove("kind") else {
+            return Err(D::Error::missing_field("kind"));
+        };
+        let Some(kind) = KINDS.iter().find(|kind| kind.word == word) else {
+            let words = KINDS.map(|kind| format!("`{}`", kind.word)).join(", ");
+            return Err(D::Error::custom(format!("unknown variant `{word}`, expected one of {words}")));
+        };
+        (kind.read)(keys).map(Self).map_err(|error| D::Error::custom(error.message()))
+    }
+}
+
 /// An experiment whose values are complete and fit together.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     pub title: String,
     pub networks: Vec<Network>,
     pub deliveries: Vec<Delivery>,
-    pub workload: Workload,
+    pub(crate) workload: Arc<dyn Workload>,
     /// The senders and receivers; `None` for the network's server and all of its clients.
     pub cast: Option<Cast>,
     pub schedules: Vec<Schedule>,
@@ -126,6 +142,8 @@ pub enum Oversize {
 
 /// More than any experiment, or data file of one, needs.
 const MAX_BYTES: u64 = 1 << 20;
+/// The value of `file` that stands for the treecast program itself.
+pub const THIS_PROGRAM: &str = "treecast";
 /// The value of `store` that means memory.
 const MEMORY: &str = "memory";
 /// librecast-updates-2022 waits a minute for the load to settle (2.1).
@@ -177,7 +195,7 @@ impl Experiment {
 
     /// Whether the experiment searches a threshold.
     pub fn searches(&self) -> bool {
-        self.workload.loading().is_some_and(|loading| loading.asks.iter().any(|ask| ask.is_search()))
+        self.workload.searches()
     }
 
     /// Refuses what no single key can show to be wrong.
@@ -198,7 +216,9 @@ impl Experiment {
         for network in &self.networks {
             let runs = self.deliveries.iter().filter(|delivery| network.runs(&delivery.name));
             for delivery in runs {
-                self.check_cell(network, delivery)
+                let rate = delivery.rate.as_ref().or(network.rate.as_ref()).or(self.habits.rate.as_ref());
+                self.workload
+                    .check(delivery, rate)
                     .map_err(|why| format!("{} in {} cannot be: {why}", delivery.name, network.name))?;
             }
         }
@@ -206,7 +226,7 @@ impl Experiment {
         if !self.schedules.contains(&Schedule::Immediate) {
             return Err("schedules need `immediate`: the waits of the others are measured by it".into());
         }
-        if !matches!(self.workload, Workload::Files(_)) && self.schedules != [Schedule::Immediate] {
+        if !self.workload.has_schedules() && self.schedules != [Schedule::Immediate] {
             return Err(format!(
                 "the receivers of a {} are there from the beginning: schedules must be `immediate`",
                 self.workload.word()
@@ -222,126 +242,14 @@ impl Experiment {
             _ => Ok(()),
         }
     }
-
-    /// Refuses a delivery that cannot be in a network, and says why.
-    fn check_cell(&self, network: &Network, delivery: &Delivery) -> Result<(), String> {
-        let rate = delivery.rate.as_ref().or(network.rate.as_ref()).or(self.habits.rate.as_ref());
-        match &self.workload {
-            Workload::Stream(stream) => {
-                check_stream(delivery)?;
-                return check_conference(stream.all_send, delivery);
-            }
-            Workload::Load(_) => return check_load(delivery),
-            Workload::Multihoming(_) => return check_multihoming(delivery),
-            _ => rate.map_or(Ok(()), |rate| check_rate(delivery, rate))?,
-        }
-        match &self.workload {
-            _ if delivery.fanout == Fanout::XcastPlus => {
-                Err("xcast-plus delivers streams alone: take xcast or auto".into())
-            }
-            _ if delivery.options != delivery::Options::default() => {
-                Err("options are for streams: give a session's as arguments".into())
-            }
-            Workload::Feed(_) if !delivery.has_sessions() || delivery.may_lack() => {
-                Err("a feed needs a session of treecast with repair nack or after".into())
-            }
-            Workload::Shared(..)
-                if !delivery.has_sessions() && !matches!(delivery.program, Program::Tcp | Program::Uftp) =>
-            {
-                Err("a link is shared by sessions, tcp and uftp alone".into())
-            }
-            Workload::Files(_) if delivery.program == Program::Uftp => {
-                Err("uftp is measured on a shared link alone".into())
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Refuses a rate that `treecast send` and `treecast unicast` would refuse in each run.
-fn check_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
-    let is_udp = delivery.program == Program::Udp;
-    match rate {
-        SendRate::Auto | SendRate::Tfmcc if delivery.is_carousel() || is_udp => {
-            Err("nobody answers it, and the rate needs answers: name a rate".into())
-        }
-        SendRate::Max if delivery.is_local() => {
-            Err("a session with local groups begins at its highest rate: name it".into())
-        }
-        SendRate::Several(_) if delivery.is_local() => Err("local groups have one rate: name one".into()),
-        SendRate::Several(_) if is_udp => Err("it has no groups for several rates: name one rate".into()),
-        SendRate::Several(rates) if delivery.is_ours() => {
-            let rates: Vec<u64> = rates.iter().map(|rate| rate.0).collect();
-            let (is_multicast, repair) = (delivery.fanout == Fanout::Multicast, delivery.repair_in_ticket());
-            Rates::check(&rates, is_multicast, repair).map_err(|why| format!("{why}: name one rate"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn check_load(delivery: &Delivery) -> Result<(), String> {
-    check_stream(delivery)?;
-    match delivery.fanout {
-        Fanout::Multicast => Ok(()),
-        fanout => Err(format!("a load is sent by multicast alone, and not by {fanout}")),
-    }
-}
-
-fn check_multihoming(delivery: &Delivery) -> Result<(), String> {
-    match (delivery.program, delivery.events.is_empty()) {
-        (Program::Tcp, true) => Ok(()),
-        (Program::Tcp, false) => Err("the workload says when a link is cut: leave out events".into()),
-        _ => Err("a stub's hosts have a connection of tcp".into()),
-    }
-}
-
-fn check_stream(delivery: &Delivery) -> Result<(), String> {
-    let Delivery { program, fanout, repair, fec, rate, options, .. } = delivery;
-    if *program != Program::Treecast {
-        return Err(format!("{} delivers files, and no streams", program.word()));
-    }
-    if repair.is_some_and(|repair| repair != Repair::None) || fec.is_some() {
-        return Err("nothing mends a stream: leave out repair and fec".into());
-    }
-    if rate.is_some() {
-        return Err("the workload says the rate of a stream".into());
-    }
-    let has_sender = matches!(fanout, Fanout::Mead | Fanout::Xcast | Fanout::XcastPlus);
-    let is_mead = *fanout == Fanout::Mead;
-    let without_meaning = [
-        ("max", options.max.is_some() && !has_sender),
-        ("discovery", options.discovery.is_some() && !is_mead),
-        ("key", options.key && !matches!(fanout, Fanout::Mead | Fanout::XcastPlus)),
-        ("designated", options.designated && !is_mead),
-        ("anonymous", options.anonymous && !delivery.is_xcast()),
-    ];
-    if *fanout == Fanout::Auto {
-        return Err("auto needs receivers that answer, and those of a stream do not: send files".into());
-    }
-    match without_meaning.iter().find(|(_, is_set)| *is_set) {
-        Some((key, _)) => Err(format!("{key} has no meaning for {fanout}")),
-        None => Ok(()),
-    }
-}
-
-/// A group of source-specific multicast has one sender, and in a conference all members send.
-fn check_conference(all_send: bool, delivery: &Delivery) -> Result<(), String> {
-    let has_group = matches!(delivery.fanout, Fanout::Multicast | Fanout::XcastPlus);
-    match all_send && has_group {
-        true => Err(format!(
-            "in a conference all members send, and {}'s group is for one sender: take unicast, mead or xcast",
-            delivery.fanout
-        )),
-        false => Ok(()),
-    }
 }
 
 impl Document {
     fn complete(self, name: &str, folder: &Path) -> Result<Experiment, String> {
+        let workload = (self.workload.0)(folder)?;
         let (deliveries, networks) =
-            chosen(self.delivery, self.deliveries, self.network, &self.workload, folder)?;
-        let workload = self.workload.complete(folder)?;
-        let is_conference = matches!(&workload, Workload::Stream(stream) if stream.all_send);
+            chosen(self.delivery, self.deliveries, self.network, &*workload, folder)?;
+        let is_conference = workload.all_send();
         let cast = self.cast.map(|cast| cast.complete(folder)).transpose()?;
         if let Some(cast) = cast.as_ref().filter(|cast| cast.use_case.all_send != is_conference) {
             let kind = if is_conference { "stream" } else { "conference" };
@@ -385,7 +293,7 @@ fn chosen(
     keys: Vec<DeliveryKeys>,
     names: Option<Vec<String>>,
     networks: Vec<Network>,
-    workload: &WorkloadKeys,
+    workload: &dyn Workload,
     folder: &Path,
 ) -> Result<(Vec<Delivery>, Vec<Network>), String> {
     let mut described: Vec<Delivery> = Vec::new();
@@ -408,12 +316,8 @@ fn chosen(
     for event in deliveries.iter_mut().flat_map(|delivery| &mut delivery.events) {
         event.read_trace(folder).map_err(|error| error.to_string())?;
     }
-    if deliveries.is_empty() && matches!(workload, WorkloadKeys::Load(_)) {
-        let (name, repair) = ("multicast".to_owned(), Some(Repair::None));
-        deliveries.push(Delivery { name, repair, ..Delivery::default() });
-    }
-    if deliveries.is_empty() && matches!(workload, WorkloadKeys::Multihoming(_)) {
-        deliveries.extend(Delivery::known(Program::Tcp.word()));
+    if deliveries.is_empty() {
+        deliveries.extend(workload.usual_delivery());
     }
     if deliveries.is_empty() {
         return Err("no [[delivery]] to run, and no `deliveries`".into());

@@ -10,9 +10,9 @@ use treecast_lab::{
 };
 
 use super::{
+    rate::SendRate,
     several::Several,
     sharing::{Change, Rival, RivalKind, Sharing},
-    workload::SendRate,
 };
 use crate::Error;
 

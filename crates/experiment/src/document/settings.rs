@@ -79,7 +79,7 @@ fn put(table: &mut Table, path: &[&str], value: Value) {
 /// A path that was given on the command line starts at the current folder, not at the file's.
 fn located(key: &str, value: Value) -> Value {
     match (key, &value) {
-        ("file", Value::String(path)) if path != super::workload::THIS_PROGRAM => absolute(path),
+        ("file", Value::String(path)) if path != super::THIS_PROGRAM => absolute(path),
         ("store", Value::String(path)) if path != super::MEMORY => absolute(path),
         _ => value,
     }

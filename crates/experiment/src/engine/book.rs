@@ -10,7 +10,7 @@ use treecast_measure::{
     Db, DbError,
     claim::{self, Claim},
     db::{Machine, NewRun, Run, RunId},
-    frame::{Frame, SITE},
+    frame::{Frame, SIMULATED, SITE},
 };
 
 use super::{Failure, Order, Refusal, Results};
@@ -41,8 +41,7 @@ pub struct Book<'a> {
 
 /// The outcome of a run.
 pub struct Outcome {
-    pub record: Record,
-    /// The bytes that links carried, as their counters tell. `None` for a simulated run, whose filing says it.
+    /// The bytes that links carried. `None` where that is not known.
     pub carried: Option<Carried>,
     pub filing: Filing,
     pub sentence: String,
@@ -54,16 +53,8 @@ pub struct Outcome {
 }
 
 impl<'a> Book<'a> {
-    /// Opens the order's database, and tells how many runs there will be. `settle` is how long each run waits for a quiet machine;
-    /// `None` where runs take no time.
-    pub fn open(
-        order: &'a Order,
-        observe: &'a dyn Fn(&Event),
-        plan: &'a Plan<'a>,
-        settle: Option<Duration>,
-    ) -> Result<Self, Error> {
-        let estimate = settle.map_or(Duration::ZERO, |settle| plan.estimate(settle));
-        observe(&Event::Planned { runs: plan.runs.len(), estimate, left_out: &plan.left_out });
+    /// Opens the order's database.
+    pub fn open(order: &'a Order, observe: &'a dyn Fn(&Event), plan: &'a Plan<'a>) -> Result<Self, Error> {
         Ok(Self {
             order,
             observe,
@@ -122,9 +113,9 @@ impl<'a> Book<'a> {
         planned.schedule.waits(planned.groups[0].receivers.len(), immediate, self.seed(planned))
     }
 
-    /// Files what a run came to, and tells it.
-    pub fn conclude(&mut self, planned: &Planned, outcome: Outcome) -> Result<(), Error> {
-        let record = &outcome.record;
+    /// Files what a run came to, and tells it. What is known of the machine is filed unless the run was simulated.
+    pub fn conclude(&mut self, planned: &Planned, record: &Record, outcome: Outcome) -> Result<(), Error> {
+        let is_simulated = planned.parameters.get(SITE).is_some_and(|site| site == SIMULATED);
         let of_run = outcome.filing.rows.iter().filter(|(node, _)| node.is_none());
         let mut measures: BTreeMap<_, _> = of_run.map(|(_, row)| (row.measure.clone(), row.value)).collect();
         let mut filing = Filing::default();
@@ -134,16 +125,18 @@ impl<'a> Book<'a> {
             if outcome.refused.is_none() {
                 let network = &self.order.experiment.networks[planned.network];
                 filing.extend(carried.filing(&network.watch));
-                filing.extend(record.machine(&self.db)?);
             }
+        }
+        if !is_simulated && outcome.refused.is_none() {
+            filing.extend(record.machine(&self.db)?);
         }
         let died = outcome.filing.rows.iter().filter(|(_, row)| row.measure == "died").count();
         let clients = planned.groups[0].receivers.len() - died;
         filing.extend(outcome.filing);
         record.file(&mut self.db, filing)?;
-        let saturated = match outcome.carried {
-            Some(_) => record.close(&mut self.db, outcome.interrupted)?,
-            None => record.close_simulated(&mut self.db, outcome.duration).map(|()| None)?,
+        let saturated = match is_simulated {
+            false => record.close(&mut self.db, outcome.interrupted)?,
+            true => record.close_simulated(&mut self.db, outcome.duration).map(|()| None)?,
         };
         self.made.push(record.run());
         let results = &mut self.results;

@@ -1,49 +1,42 @@
-//! Makes a whole experiment: network after network, and run after run.
+//! Makes a whole experiment, at any [`Place`], and keeps the book of its runs.
 
 pub mod book;
-mod files;
-mod load;
-mod multihoming;
+pub mod lab;
 mod needs;
-mod run;
-mod shared;
-mod stream;
+pub mod runner;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use serde::Serialize;
 use treecast_driver::events::as_seconds;
-use treecast_lab::Routing;
 use treecast_measure::claim::Finding;
 
-use self::{
-    book::Book,
-    run::{Begun, run_failed},
-};
-use crate::{
-    Error, Event,
-    cargo::Cargo,
-    document::{
-        Experiment,
-        delivery::Program,
-        workload::{Objects, Workload},
-    },
-    feed::Products,
-    plan::{Plan, Planned, Understood, Work},
-    settle::Baseline,
-    sharing,
-    site::{LabSite, Site},
-    source::Source,
-    ssh::Ssh,
-    store::{self, Store},
-    vocabulary,
-};
+use self::book::Book;
+use crate::{Error, Event, document::Experiment, plan::Plan};
+
+/// A place where runs are made.
+pub trait Place {
+    /// Returns what the parameter `site` of each run says.
+    fn word(&self) -> &'static str;
+
+    /// Plans an experiment. Builds and sends nothing, and needs no root.
+    ///
+    /// # Errors
+    /// The first thing in the experiment that cannot be here.
+    fn plan<'e>(&self, experiment: &'e Experiment) -> Result<Plan<'e>, Error>;
+
+    /// Refuses an experiment that this machine or user cannot run.
+    fn check(&self, experiment: &Experiment) -> Result<(), Error>;
+
+    /// Returns how long a run waits for a quiet machine. `None` where runs take no time.
+    fn settle(&self, experiment: &Experiment) -> Option<Duration>;
+
+    /// Makes all runs of the book's plan, and enters them into the book. `stop` ends this early.
+    fn make(&self, book: &mut Book, stop: Stop) -> Result<(), Error>;
+}
+
+/// Whether the user wants to stop.
+pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// The order for an experiment: its file, and all else that it needs to know.
 pub struct Order {
@@ -123,200 +116,44 @@ pub struct Preview {
     pub left_out: Vec<String>,
 }
 
-impl Preview {
-    /// Plans an experiment; builds and sends nothing, and needs no root.
-    pub fn of(experiment: &Experiment) -> Result<Self, Error> {
-        let plan = planned(experiment)?;
-        Ok(Self {
-            runs: plan.runs.iter().map(|run| run.name.clone()).collect(),
-            estimate: plan.estimate(experiment.habits.settle),
-            left_out: plan.left_out,
-        })
-    }
+/// Returns what an experiment would do at a place. Builds and sends nothing, and needs no root.
+///
+/// # Errors
+/// The first thing in the experiment that cannot be there.
+pub fn preview(place: &dyn Place, experiment: &Experiment) -> Result<Preview, Error> {
+    let plan = place.plan(experiment)?;
+    Ok(Preview {
+        runs: plan.runs.iter().map(|run| run.name.clone()).collect(),
+        estimate: estimate(place, experiment, &plan),
+        left_out: plan.left_out,
+    })
 }
 
-/// Whether an experiment can be run here, as far as can be told without beginning.
-pub fn check(experiment: &Experiment) -> Result<(), Error> {
-    require_root()?;
-    sharing::check_kernel(experiment)?;
-    planned(experiment).map(drop)
+/// Whether an experiment can be run at a place, as far as can be told without beginning.
+///
+/// # Errors
+/// The first thing that is missing, by name, and what to do.
+pub fn check(place: &dyn Place, experiment: &Experiment) -> Result<(), Error> {
+    place.check(experiment)?;
+    place.plan(experiment).map(drop)
 }
 
-fn planned(experiment: &Experiment) -> Result<Plan<'_>, Error> {
-    let capacity_bytes = store::capacity_bytes(experiment.habits.store.as_deref());
-    let capacity_bytes = capacity_bytes.map_err(store_failed(experiment))?;
-    let mut plan = vocabulary::checked_plan(experiment, capacity_bytes)?;
-    check_simulated(&plan, experiment)?;
-    leave_out_uftp(&mut plan, is_installed(sharing::SENDER));
-    Ok(plan)
-}
-
-/// Leaves out the runs of uftp where it is not installed.
-fn leave_out_uftp(plan: &mut Plan, is_installed: bool) {
-    let before = plan.runs.len();
-    plan.runs.retain(|run| is_installed || run.delivery.program != Program::Uftp);
-    if plan.runs.len() < before {
-        plan.left_out.push("uftp is not installed (apt-get install uftp), and its runs are left out".into());
-    }
-}
-
-/// Whether a program is there, and can be started.
-fn is_installed(program: &str) -> bool {
-    // Without arguments, uftp only prints how it is used.
-    Command::new(program).output().is_ok()
-}
-
-/// Refuses what the simulator alone has.
-fn check_simulated(plan: &Plan, experiment: &Experiment) -> Result<(), Error> {
-    match plan.runs.iter().find(|run| experiment.networks[run.network].crowd.is_some()) {
-        None => Ok(()),
-        Some(run) => Err(Error::Invalid {
-            name: "treecast lab run".into(),
-            what: format!("{}: a crowd is simulated: take `treecast sim run`", run.name),
-        }),
-    }
-}
-
-fn require_root() -> Result<(), Error> {
-    if treecast_host::user::is_root() { Ok(()) } else { Err(Error::NotRoot) }
-}
-
-/// Runs an experiment in networks of this machine. `observe` hears of what happens; `stop` ends it early, and the run that it
+/// Runs an experiment at a place. `observe` hears of what happens; `stop` ends it early, and the run that it
 /// ends is marked as cut short. However it ends, what was built is taken down.
-pub fn run(
-    order: &Order,
-    observe: &dyn Fn(&Event),
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<Results, Error> {
+///
+/// # Errors
+/// Those of [`check`], those of a run that could not be made, and of a database that cannot be written.
+pub fn run(place: &dyn Place, order: &Order, observe: &dyn Fn(&Event), stop: Stop) -> Result<Results, Error> {
     let experiment = &order.experiment;
-    require_root()?;
-    sharing::check_kernel(experiment)?;
-    let plan = planned(experiment)?;
-    let mut engine = Engine {
-        book: Book::open(order, observe, &plan, Some(experiment.habits.settle))?,
-        stop,
-        store: Arc::new(open_store(experiment, &plan)?),
-        baseline: Baseline::measure().map_err(Error::Machine)?,
-    };
-    for index in 0..plan.networks.len() {
-        let runs: Vec<&Planned> = plan.runs.iter().filter(|run| run.network == index).collect();
-        if !runs.is_empty() && !engine.book.results.interrupted {
-            engine.play_network(index, &runs)?;
-        }
-    }
-    engine.book.close()
+    place.check(experiment)?;
+    let plan = place.plan(experiment)?;
+    let estimate = estimate(place, experiment, &plan);
+    observe(&Event::Planned { runs: plan.runs.len(), estimate, left_out: &plan.left_out });
+    let mut book = Book::open(order, observe, &plan)?;
+    place.make(&mut book, stop)?;
+    book.close()
 }
 
-struct Engine<'a> {
-    book: Book<'a>,
-    stop: &'a (dyn Fn() -> bool + Sync),
-    store: Arc<Store>,
-    baseline: Baseline,
-}
-
-impl Engine<'_> {
-    fn play_network(&mut self, index: usize, runs: &[&Planned]) -> Result<(), Error> {
-        let network = &self.book.order.experiment.networks[index];
-        let Understood { topology, path, .. } = &self.book.plan.networks[index];
-        (self.book.observe)(&Event::Building { network: &network.name, nodes: topology.nodes.len() });
-        let refused = |what| Error::Network { name: network.name.clone(), what };
-        let ssh = match runs.iter().any(|run| run.delivery.program == Program::Scp) {
-            true => Some(self.ssh()?),
-            false => None,
-        };
-        let mut site = LabSite::build(
-            &network.name,
-            topology.clone(),
-            network.routing.unwrap_or(Routing::Computed),
-            &self.book.order.treecast,
-            Arc::clone(&self.store),
-            path.as_ref().map(|path| path.ends[0].0),
-        )
-        .map_err(refused)?;
-        let mut cargo: Option<Cargo> = None;
-        for &planned in runs {
-            if self.book.results.interrupted {
-                break;
-            }
-            needs::check(&site, planned)?;
-            let (routers, support) = needs::routers(self.experiment(), planned, topology).map_err(refused)?;
-            site.prepare(routers, support).map_err(refused)?;
-            self.book.number += 1;
-            if let Work::Stream(stream) = &planned.work {
-                let key = planned.delivery.options.key.then(|| site.key());
-                self.play_stream(&site, planned, stream, key.as_deref())?;
-                continue;
-            }
-            if let Work::Load(load) = &planned.work {
-                self.play_load(&site, planned, load)?;
-                continue;
-            }
-            if let Work::Multihoming(of_run) = &planned.work {
-                self.play_multihoming(&site, planned, of_run)?;
-                continue;
-            }
-            let ready = cargo.take().filter(|cargo| cargo.fits(planned));
-            let current = ready.map_or_else(|| self.cargo(planned), Ok)?;
-            self.play_files(&site, planned, &current, ssh.as_ref())?;
-            cargo = Some(current);
-        }
-        Ok(())
-    }
-
-    fn ssh(&self) -> Result<Ssh, Error> {
-        let folder = self.store.fresh_folder("ssh").map_err(store_failed(self.experiment()))?;
-        Ssh::prepare(&folder).map_err(|error| Error::Scp { error })
-    }
-
-    fn cargo(&self, planned: &Planned) -> Result<Cargo, Error> {
-        let experiment = self.experiment();
-        let failed = store_failed(experiment);
-        match (&experiment.workload, &planned.work) {
-            (Workload::Feed(feed), Work::Feed(of_run)) => {
-                let link_rate_bps = self.book.plan.networks[planned.network].facts.link_rate_bps;
-                let arrivals = feed.arrivals(of_run.configuration.load, link_rate_bps, of_run.seed);
-                Products::make(&self.store, &arrivals, of_run.seed).map(Cargo::Feed).map_err(failed)
-            }
-            (workload, Work::File(size) | Work::Shared(size, _)) => match workload.objects() {
-                Some(Objects::File(path)) => Source::copy_of(&self.store, path)
-                    .map(Cargo::One)
-                    .map_err(|error| Error::Object { path: path.clone(), error }),
-                _ => Cargo::random(&self.store, *size, experiment.habits.seed).map_err(failed),
-            },
-            _ => Err(failed(io::Error::other("a stream has no files"))),
-        }
-    }
-
-    fn play_files(
-        &mut self,
-        site: &dyn Site,
-        planned: &Planned,
-        cargo: &Cargo,
-        ssh: Option<&Ssh>,
-    ) -> Result<(), Error> {
-        let Some(unsettled) = self.settle(planned)? else { return Ok(()) };
-        let run = self.begin(site, planned, unsettled)?;
-        // Told once the database has the run: whoever ends the program on hearing it finds a run that was cut short.
-        self.tell_started(planned);
-        let outcome = match &planned.work {
-            Work::Shared(..) => self.play_shared(run, cargo)?,
-            _ => self.play_alone(run, cargo, ssh)?,
-        };
-        self.book.conclude(planned, outcome)
-    }
-}
-
-fn open_store(experiment: &Experiment, plan: &Plan) -> Result<Store, Error> {
-    let copies = |run: &Planned| run.work.size().map_or(0, |size| size.0) * (run.clients() as u64 + 1);
-    let needed = plan.runs.iter().map(copies);
-    match &experiment.habits.store {
-        Some(folder) => Store::in_folder(folder),
-        None => Store::in_memory(needed.max().unwrap_or(0)),
-    }
-}
-
-fn store_failed(experiment: &Experiment) -> impl FnOnce(io::Error) -> Error {
-    let place = experiment.habits.store.as_deref().unwrap_or(Path::new("memory")).display();
-    let what = format!("source and copies in {place}");
-    move |error| Error::Store { what, error }
+fn estimate(place: &dyn Place, experiment: &Experiment, plan: &Plan) -> Duration {
+    place.settle(experiment).map_or(Duration::ZERO, |settle| plan.estimate(settle))
 }

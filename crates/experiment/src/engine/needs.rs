@@ -9,9 +9,8 @@ use crate::{
     document::{
         Experiment,
         delivery::{Delivery, Fanout},
-        workload::Workload,
     },
-    plan::{Planned, Work},
+    plan::Planned,
     site::{Need, Routers, Site},
 };
 
@@ -30,11 +29,11 @@ pub fn routers(
     let routers = Routers {
         // Each passes the other's joins on, as if its own routers were listeners.
         multicast: if xcast_plus { delivery.is_multicast() } else { any(Delivery::is_multicast) },
-        trees: match experiment.workload {
-            Workload::Stream(_) => Trees::SourceSpecific,
+        trees: match experiment.workload.trees() {
+            Some(trees) => trees,
             // Members send to their local groups. A shared tree would lead that past the sender.
-            _ if any(Delivery::is_local) => Trees::OfEachSource,
-            _ => Trees::Shared,
+            None if any(Delivery::is_local) => Trees::OfEachSource,
+            None => Trees::Shared,
         },
         explicit: any(Delivery::is_explicit),
         designated: any(|delivery| delivery.options.designated),
@@ -62,22 +61,14 @@ pub fn check(site: &dyn Site, planned: &Planned) -> Result<(), Error> {
 fn needs(planned: &Planned) -> Vec<Need> {
     let delivery = planned.delivery;
     let events = !delivery.events.is_empty();
-    let is_stream = matches!(planned.work, Work::Stream(_));
-    let is_shared = matches!(planned.work, Work::Shared(..));
-    let is_load = matches!(planned.work, Work::Load(_));
-    let is_multihoming = matches!(planned.work, Work::Multihoming(_));
-    let needs = [
+    let of_delivery = [
         (Need::Routers, delivery.is_explicit() || delivery.is_multicast()),
-        (Need::Sockets, is_stream || is_shared || is_load || is_multihoming || events),
-        (Need::Events, events || is_multihoming),
-        (Need::Bgp, is_multihoming),
-        (Need::Rates, is_shared),
-        (
-            Need::Files,
-            matches!(planned.work, Work::Feed(_)) || is_multihoming || !delivery.local.groups.is_empty(),
-        ),
+        (Need::Sockets, events),
+        (Need::Events, events),
+        (Need::Files, !delivery.local.groups.is_empty()),
     ];
-    needs.into_iter().filter(|(_, is_needed)| *is_needed).map(|(need, _)| need).collect()
+    let of_delivery = of_delivery.into_iter().filter(|(_, is_needed)| *is_needed).map(|(need, _)| need);
+    of_delivery.chain(planned.work.needs().iter().copied()).collect()
 }
 
 #[cfg(test)]

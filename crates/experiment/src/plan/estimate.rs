@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use treecast_lab::Role;
 
-use super::{Plan, Planned, Understood, Work};
+use super::{Plan, Planned, Understood};
 use crate::document::{
     delivery::{Delivery, Fanout, Program},
     network::Facts,
@@ -81,37 +81,13 @@ impl Planned<'_> {
     /// Returns about how long the run takes. This includes the wait until the machine is quiet, the start of
     /// the programs, and the check of the copies.
     pub fn estimate(&self, facts: &Facts, settle: Duration) -> Duration {
-        if let Work::Load(_) | Work::Multihoming(_) = &self.work {
-            return self.transfer(facts) + settle.min(SETTLES);
-        }
-        if let Work::Stream(stream) = &self.work {
-            let asks_routers = matches!(self.delivery.fanout, Fanout::Mead | Fanout::XcastPlus);
-            let programs = Duration::from_millis(if asks_routers { 5500 } else { 3500 });
-            return stream.duration() + programs + 2 * settle.min(SETTLES);
-        }
-        let around = START_AND_STOP + CLIENT_START_AND_STOP * self.clients() as u32;
-        settle.min(SETTLES) + around + self.with_waits(self.transfer(facts))
+        self.work.around(self, settle.min(SETTLES)) + self.with_waits(self.transfer(facts))
     }
 
     /// Returns the time of the transfer when either the network or the machine is the limit, and all clients
     /// start at once.
     pub fn transfer(&self, facts: &Facts) -> Duration {
-        let size = match &self.work {
-            Work::Shared(_, lasts) => return *lasts,
-            Work::Feed(feed) => return feed.lasts,
-            Work::Stream(stream) => return stream.duration(),
-            Work::Load(load) => return load.duration(),
-            Work::Multihoming(planned) => return planned.duration(),
-            Work::File(size) => size.0,
-        };
-        let told = self.parameters.get("rate").and_then(|rate| rate.parse::<u64>().ok());
-        let told = told.filter(|_| !matches!(self.delivery.program, Program::Tcp | Program::Scp));
-        let rate_bps = told.map_or(facts.link_rate_bps, |rate| rate.min(facts.link_rate_bps));
-        let (bytes, clients) = (size as f64, self.clients() as f64);
-        let by_network =
-            bytes * 8.0 * OVERHEAD * passes(facts, clients, self.delivery, size) / rate_bps as f64;
-        let by_machine = bytes * clients * MACHINE_SECONDS;
-        Duration::from_secs_f64(by_network.max(by_machine))
+        self.work.transfer(self, facts)
     }
 
     /// The time with clients that wait before they start. Those of unicast share the link with fewer others
@@ -125,6 +101,23 @@ impl Planned<'_> {
     }
 }
 
+/// Returns the time that a run of a session takes beside its transfer.
+pub fn around_session(planned: &Planned, settling: Duration) -> Duration {
+    settling + START_AND_STOP + CLIENT_START_AND_STOP * planned.clients() as u32
+}
+
+/// Returns the time in which an object of `size_bytes` reaches all clients.
+pub fn transfer_of(planned: &Planned, facts: &Facts, size_bytes: u64) -> Duration {
+    let told = planned.parameters.get("rate").and_then(|rate| rate.parse::<u64>().ok());
+    let told = told.filter(|_| !matches!(planned.delivery.program, Program::Tcp | Program::Scp));
+    let rate_bps = told.map_or(facts.link_rate_bps, |rate| rate.min(facts.link_rate_bps));
+    let (bytes, clients) = (size_bytes as f64, planned.clients() as f64);
+    let passes = passes(facts, clients, planned.delivery, size_bytes);
+    let by_network = bytes * 8.0 * OVERHEAD * passes / rate_bps as f64;
+    let by_machine = bytes * clients * MACHINE_SECONDS;
+    Duration::from_secs_f64(by_network.max(by_machine))
+}
+
 #[cfg(test)]
 mod tests {
     use treecast_lab::quantity::Size;
@@ -136,9 +129,8 @@ mod tests {
         let experiment = experiment(&["network=[{name=\"B\",topology=\"lan:clients=20,rate=10M\"}]"]);
         let plan = Plan::new(&experiment, 1 << 40).unwrap();
         let of = |delivery: &str| {
-            let is_it = |run: &&Planned| {
-                run.delivery.name == delivery && matches!(run.work, Work::File(Size(33_554_432)))
-            };
+            let is_it =
+                |run: &&Planned| run.delivery.name == delivery && run.work.size() == Some(Size(33_554_432));
             plan.runs.iter().find(is_it).unwrap().transfer(&plan.networks[0].facts)
         };
         assert!(of("tcp") > 19 * of("nack") && of("tcp") < 21 * of("nack"));

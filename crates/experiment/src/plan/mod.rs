@@ -1,12 +1,9 @@
 //! An experiment as a list of runs in a fixed order, each with its cell, and how long they will take.
 
-mod estimate;
-pub mod load;
-pub mod multihoming;
+pub mod estimate;
 pub mod path;
-pub mod stream;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 use treecast_driver::send::{OptionsError, parse_fec};
 pub use treecast_lab::mead_plan::Group;
@@ -17,18 +14,18 @@ use treecast_lab::{
 use treecast_measure::db::Parameters;
 use treecast_proto::fec::Share;
 
-use self::{load::PlannedLoad, multihoming::PlannedMultihoming, path::SharedPath, stream::PlannedStream};
+use self::path::SharedPath;
 use crate::{
-    Error,
+    Error, Work,
     document::{
         Experiment, Oversize,
         delivery::Delivery,
-        feed::{Configuration, Feed},
         network::{self, Facts, Network},
+        rate::SendRate,
         sharing::RIVAL,
-        workload::{Load, Objects, SendRate, Workload},
     },
-    schedule::{Schedule, seed_for},
+    receivers,
+    schedule::Schedule,
 };
 
 /// A run that is to be made.
@@ -42,51 +39,11 @@ pub struct Planned<'a> {
     pub repeat: u32,
     /// The groups of the run, each with its sender and receivers. The first flow's is followed by those of its rivals.
     pub groups: Vec<Group>,
-    pub work: Work,
+    pub(crate) work: Arc<dyn Work>,
     /// The words that tell this run from all others.
     pub name: String,
     /// The parameters by which results are compared (the run's cell).
     pub parameters: Parameters,
-}
-
-/// The work of a run: what it delivers.
-#[derive(Debug, Clone)]
-pub enum Work<S = PlannedStream> {
-    File(Size),
-    Feed(PlannedFeed),
-    /// A file that takes longer than this time on the shared link.
-    Shared(Size, Duration),
-    Stream(S),
-    /// Packets from many hosts to a group.
-    Load(Box<PlannedLoad>),
-    /// A transfer of a stub, and the tables of routers.
-    Multihoming(Box<PlannedMultihoming>),
-}
-
-/// The work before it is known how it is delivered.
-type Wanted = Work<Load>;
-
-/// The plan of a feed in a run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PlannedFeed {
-    pub configuration: Configuration,
-    /// The seed that objects and arrivals come from. It is the same for all configurations of one load.
-    pub seed: u64,
-    /// The size of all objects together.
-    pub size: Size,
-    /// The time at which the last object comes.
-    pub lasts: Duration,
-}
-
-impl<S> Work<S> {
-    /// Returns the size of one copy; `None` for a stream or a load, of which nobody keeps a copy.
-    pub fn size(&self) -> Option<Size> {
-        match self {
-            Self::File(size) | Self::Shared(size, _) => Some(*size),
-            Self::Feed(feed) => Some(feed.size),
-            Self::Stream(_) | Self::Load(_) | Self::Multihoming(_) => None,
-        }
-    }
 }
 
 impl Planned<'_> {
@@ -126,7 +83,8 @@ impl<'a> Plan<'a> {
                 Some(cast) => cast.receivers.iter().copied().map(Some).collect(),
             };
             for receivers in casts {
-                let planner = Planner { experiment, index, at: &plan.networks[index], receivers };
+                let scope = Scope { experiment, index, at: &plan.networks[index] };
+                let planner = Planner { scope, receivers };
                 let (runs, left_out) = planner.runs(capacity_bytes)?;
                 plan.runs.extend(runs);
                 plan.left_out.extend(left_out);
@@ -147,7 +105,7 @@ fn understood(experiment: &Experiment) -> Result<Vec<Understood>, Error> {
     let understand = |network: &Network| {
         let refused = |what| Error::Network { name: network.name.clone(), what };
         let mut topology = network.build()?;
-        let path = path::find(experiment, network, &mut topology)?;
+        let path = experiment.workload.prepare(network, &mut topology).map_err(refused)?;
         if let Some(link) =
             network.watch.iter().find(|link| topology.networks.iter().all(|of| of.name != **link))
         {
@@ -158,28 +116,75 @@ fn understood(experiment: &Experiment) -> Result<Vec<Understood>, Error> {
     experiment.networks.iter().map(understand).collect()
 }
 
+/// An experiment in one of its networks.
+pub struct Scope<'a, 'p> {
+    pub experiment: &'a Experiment,
+    /// The index of the network in the experiment.
+    pub index: usize,
+    pub at: &'p Understood,
+}
+
+impl<'a> Scope<'a, '_> {
+    pub fn network(&self) -> &'a Network {
+        &self.experiment.networks[self.index]
+    }
+
+    /// Returns the error of a network in which something cannot be.
+    pub fn refused(&self, what: impl Into<String>) -> Error {
+        Error::Network { name: self.network().name.clone(), what: what.into() }
+    }
+}
+
+/// Work that is wanted in a network, before it is known which delivery does it.
+pub struct Wanted<'w> {
+    /// The number of the repeat, counted from 1.
+    pub repeat: u32,
+    /// The size of one copy; `None` where nobody keeps a copy.
+    pub size: Option<Size>,
+    /// The groups, where the workload chooses the hosts. `None`: the server and the clients of the network, or the cast.
+    pub groups: Option<Vec<Group>>,
+    /// Returns the work as a delivery does it for these groups.
+    pub work: Box<WorkOf<'w>>,
+}
+
+type WorkOf<'w> = dyn Fn(&Delivery, &[Group]) -> Result<Arc<dyn Work>, String> + 'w;
+
+impl<'w> Wanted<'w> {
+    /// Work that all deliveries do in the same way.
+    pub fn of_all(work: Arc<dyn Work>, repeat: u32) -> Self {
+        let (size, groups) = (work.size(), work.groups());
+        Self { repeat, size, groups, work: Box::new(move |_, _| Ok(Arc::clone(&work))) }
+    }
+
+    /// Work that all deliveries do in the same way, once in each repeat of an experiment.
+    pub fn repeated(works: impl IntoIterator<Item = Arc<dyn Work>>, experiment: &Experiment) -> Vec<Self> {
+        let repeats = 1..=experiment.habits.repeats;
+        let of_work =
+            |work: Arc<dyn Work>| repeats.clone().map(move |repeat| Self::of_all(Arc::clone(&work), repeat));
+        works.into_iter().flat_map(of_work).collect()
+    }
+}
+
 /// Makes the runs of one network and one number of receivers.
 struct Planner<'a, 'p> {
-    experiment: &'a Experiment,
-    index: usize,
-    at: &'p Understood,
+    scope: Scope<'a, 'p>,
     /// The number of hosts of each network of the cast that receive.
     receivers: Option<usize>,
 }
 
 impl<'a> Planner<'a, '_> {
     fn runs(&self, capacity_bytes: u64) -> Result<(Vec<Planned<'a>>, Vec<String>), Error> {
-        let experiment = self.experiment;
-        let network = &experiment.networks[self.index];
-        let groups = match experiment.workload {
-            // Each run has its own hosts.
-            Workload::Load(_) | Workload::Multihoming(_) => Vec::new(),
-            _ => self.groups()?,
-        };
-        let copies = groups.iter().map(|group| group.receivers.len()).sum();
+        let experiment = self.scope.experiment;
+        let network = self.scope.network();
+        let mut of_network = None;
         let (mut runs, mut left_out) = (Vec::new(), Vec::new());
-        for (wanted, repeat) in self.wanted()? {
-            if let Some(what) = oversize(&network.name, copies, &wanted, capacity_bytes) {
+        for wanted in experiment.workload.works(&self.scope)? {
+            if wanted.groups.is_none() && of_network.is_none() {
+                of_network = Some(self.groups()?);
+            }
+            let groups = wanted.groups.as_deref().or(of_network.as_deref()).unwrap_or_default();
+            let copies = groups.iter().map(|group| group.receivers.len()).sum();
+            if let Some(what) = oversize(&network.name, copies, wanted.size, capacity_bytes) {
                 match experiment.habits.oversize {
                     Oversize::Skip => left_out.push(what),
                     Oversize::Refuse => return Err(Error::Oversize { what }),
@@ -190,9 +195,8 @@ impl<'a> Planner<'a, '_> {
                 let mut schedules = experiment.schedules.clone();
                 schedules.sort();
                 for schedule in schedules {
-                    let planned = self.planned(delivery, schedule, repeat, &groups, wanted.clone());
-                    let name = network.name.clone();
-                    runs.push(planned.map_err(|what| Error::Network { name, what })?);
+                    let planned = self.planned(delivery, schedule, groups, &wanted);
+                    runs.push(planned.map_err(|what| self.scope.refused(what))?);
                 }
             }
         }
@@ -201,10 +205,10 @@ impl<'a> Planner<'a, '_> {
 
     /// The senders, each with its receivers.
     fn groups(&self) -> Result<Vec<Group>, Error> {
-        let topology = &self.at.topology;
-        let network = &self.experiment.networks[self.index];
-        let refused = |what: &str| Error::Network { name: network.name.clone(), what: what.into() };
-        if let (Some(cast), Some(receivers)) = (&self.experiment.cast, self.receivers) {
+        let Scope { experiment, at, .. } = self.scope;
+        let (topology, network) = (&at.topology, self.scope.network());
+        let refused = |what: &str| self.scope.refused(what);
+        if let (Some(cast), Some(receivers)) = (&experiment.cast, self.receivers) {
             let groups = cast.groups(receivers);
             let members = groups.iter().flat_map(|group| group.receivers.iter().chain([&group.sender]));
             let unknown =
@@ -224,8 +228,7 @@ impl<'a> Planner<'a, '_> {
         if receivers.is_empty() {
             return Err(refused(&format!("{} has no client", network.topology)));
         }
-        let is_conference = matches!(&self.experiment.workload, Workload::Stream(stream) if stream.all_send);
-        if is_conference {
+        if experiment.workload.all_send() {
             let all: Vec<String> = servers.iter().chain(&receivers).cloned().collect();
             let others = |sender: &String| all.iter().filter(|member| *member != sender).cloned().collect();
             return Ok(all
@@ -245,63 +248,14 @@ impl<'a> Planner<'a, '_> {
         Ok(groups)
     }
 
-    /// The work that is wanted, with the number of the repeat from 1 on.
-    fn wanted(&self) -> Result<Vec<(Wanted, u32)>, Error> {
-        let experiment = self.experiment;
-        let repeats = 1..=experiment.habits.repeats;
-        let each = |wanted: Vec<Wanted>| {
-            wanted
-                .into_iter()
-                .flat_map(|one| repeats.clone().map(move |repeat| (one.clone(), repeat)))
-                .collect()
-        };
-        Ok(match &experiment.workload {
-            Workload::Files(objects) => each(sizes(objects)?.into_iter().map(Wanted::File).collect()),
-            Workload::Shared(sharing, objects) => {
-                let sizes = sizes(objects)?;
-                let name = &experiment.networks[self.index].name;
-                path::check_sizes(sharing, name, &sizes, self.at.path.as_ref())?;
-                each(sizes.into_iter().map(|size| Wanted::Shared(size, sharing.lasts.0)).collect())
-            }
-            Workload::Stream(stream) => each(stream.loads.iter().copied().map(Wanted::Stream).collect()),
-            Workload::Load(loading) => {
-                let refused =
-                    |what| Error::Network { name: experiment.networks[self.index].name.clone(), what };
-                let all = PlannedLoad::all(loading, &self.at.topology).map_err(refused)?;
-                each(all.into_iter().map(|load| Wanted::Load(Box::new(load))).collect())
-            }
-            Workload::Multihoming(multihoming) => {
-                let refused =
-                    |what| Error::Network { name: experiment.networks[self.index].name.clone(), what };
-                let planned = PlannedMultihoming::of(multihoming, &self.at.topology).map_err(refused)?;
-                each(vec![Wanted::Multihoming(Box::new(planned))])
-            }
-            // All configurations of one load and repeat have the same objects, at the same times.
-            Workload::Feed(feed) => repeats.flat_map(|repeat| self.feeds(feed, repeat)).collect(),
-        })
-    }
-
-    fn feeds(&self, feed: &Feed, repeat: u32) -> Vec<(Wanted, u32)> {
-        let planned = |configuration: Configuration| {
-            let seed =
-                seed_for(self.experiment.habits.seed, &format!("feed {} #{repeat}", configuration.load));
-            let arrivals = feed.arrivals(configuration.load, self.at.facts.link_rate_bps, seed);
-            let size = Size(arrivals.iter().map(|arrival| arrival.size_bytes).sum());
-            let lasts = arrivals.last().map_or(Duration::ZERO, |last| last.at);
-            (Wanted::Feed(PlannedFeed { configuration, seed, size, lasts }), repeat)
-        };
-        feed.configurations().into_iter().map(planned).collect()
-    }
-
     fn planned(
         &self,
         delivery: &'a Delivery,
         schedule: Schedule,
-        repeat: u32,
         groups: &[Group],
-        wanted: Wanted,
+        wanted: &Wanted,
     ) -> Result<Planned<'a>, String> {
-        let topology = &self.at.topology;
+        let topology = &self.scope.at.topology;
         let in_delivery = |what: String| format!("delivery `{}`: {what}", delivery.name);
         events::check(&delivery.events, topology).map_err(|what| in_delivery(what.to_string()))?;
         let is_led = |event: &events::Event| {
@@ -313,30 +267,16 @@ impl<'a> Planner<'a, '_> {
         }
         delivery.support.routers(topology).map_err(in_delivery)?;
         check_share(delivery).map_err(in_delivery)?;
-        let of_load = match &wanted {
-            Wanted::Load(load) => load.groups(),
-            Wanted::Multihoming(planned) => planned.groups(),
-            _ => Vec::new(),
-        };
-        let groups = if of_load.is_empty() { groups } else { &of_load };
         groups.iter().try_for_each(|group| check_connected(topology, group))?;
-        if self.experiment.networks[self.index].crowd.is_none() {
+        if self.scope.network().crowd.is_none() {
             delivery.local.check_receivers(&groups[0].receivers).map_err(in_delivery)?;
         }
-        let stream = |load| stream::plan(self.experiment, topology, delivery, load, groups);
-        let work = match wanted {
-            Wanted::File(size) => Work::File(size),
-            Wanted::Feed(feed) => Work::Feed(feed),
-            Wanted::Shared(size, lasts) => Work::Shared(size, lasts),
-            Wanted::Stream(load) => Work::Stream(stream(load).map_err(in_delivery)?),
-            Wanted::Load(load) => Work::Load(load),
-            Wanted::Multihoming(planned) => Work::Multihoming(planned),
-        };
+        let work = (wanted.work)(delivery, groups).map_err(in_delivery)?;
         let mut planned = Planned {
-            network: self.index,
+            network: self.scope.index,
             delivery,
             schedule,
-            repeat,
+            repeat: wanted.repeat,
             groups: groups.to_vec(),
             work,
             name: String::new(),
@@ -348,31 +288,22 @@ impl<'a> Planner<'a, '_> {
     }
 
     fn name(&self, planned: &Planned) -> String {
-        let Planned { delivery, schedule, repeat, work, .. } = planned;
-        let network = &self.experiment.networks[self.index].name;
+        let network = &self.scope.network().name;
         let cast = self.receivers.map(|receivers| format!(" {receivers} a network")).unwrap_or_default();
-        let delivery = &delivery.name;
-        match work {
-            Work::File(size) | Work::Shared(size, _) => {
-                format!("{network}{cast} {delivery} {} {size} #{repeat}", schedule.name())
-            }
-            Work::Feed(feed) => format!("{network}{cast} {delivery} {} #{repeat}", feed.configuration),
-            Work::Stream(stream) => format!("{network}{cast} {}, {delivery} #{repeat}", stream.load),
-            Work::Load(load) => format!("{network} {}, {delivery} #{repeat}", load.words()),
-            Work::Multihoming(planned) => format!("{network} {}, {delivery} #{repeat}", planned.words()),
-        }
+        let words = planned.work.words(&planned.delivery.name, planned.schedule);
+        format!("{network}{cast} {words} #{}", planned.repeat)
     }
 
     /// The cell of a run.
     fn parameters(&self, planned: &Planned) -> Parameters {
         let Planned { delivery, schedule, repeat, work, groups, .. } = planned;
-        let network = &self.experiment.networks[self.index];
-        let topology = &self.at.topology;
+        let Scope { experiment, at, .. } = self.scope;
+        let (network, topology) = (self.scope.network(), &at.topology);
         let mut parameters = Parameters::new();
-        let mut set = |name: &str, value: String| parameters.insert(name.to_owned(), value);
+        let mut set = |name: &str, value: String| _ = parameters.insert(name.to_owned(), value);
         set("network", network.name.clone());
-        set(treecast_measure::frame::SITE, self.experiment.habits.site.into());
-        set("seed", self.experiment.habits.seed.to_string());
+        set(treecast_measure::frame::SITE, experiment.habits.site.into());
+        set("seed", experiment.habits.seed.to_string());
         set("delivery", delivery.name.clone());
         set("program", delivery.program.word().into());
         set("fanout", delivery.fanout.word().into());
@@ -380,17 +311,15 @@ impl<'a> Planner<'a, '_> {
         set("fec", delivery.fec.clone().unwrap_or_else(|| "default".into()));
         set("schedule", schedule.name().into());
         set("repeat", repeat.to_string());
-        let receivers: BTreeSet<&String> = match self.experiment.workload {
-            Workload::Shared(..) => groups[0].receivers.iter().collect(),
-            _ => groups.iter().flat_map(|group| &group.receivers).collect(),
-        };
-        let receivers = network.crowd.map_or(receivers.len(), |crowd| crowd as usize);
+        // Those of rivals on a shared link do not count.
+        let counted = if at.path.is_some() { &groups[..1] } else { &groups[..] };
+        let receivers = network.crowd.map_or_else(|| receivers(counted).len(), |crowd| crowd as usize);
         set("receivers", receivers.to_string());
         set("senders", groups.len().to_string());
         set("levels", network::router_levels(topology).to_string());
-        let of_link = self.at.path.as_ref().map_or(0.0, |path| path.loss.mean());
-        set("loss", self.at.facts.most_lost().max(of_link).to_string());
-        if let Some(path) = &self.at.path {
+        let of_link = at.path.as_ref().map_or(0.0, |path| path.loss.mean());
+        set("loss", at.facts.most_lost().max(of_link).to_string());
+        if let Some(path) = &at.path {
             set("round_trip", path.round_trip.as_secs_f64().to_string());
         }
         if let Some(rate) = network::link_rate_bps(topology) {
@@ -399,39 +328,17 @@ impl<'a> Planner<'a, '_> {
         if let Some(rate) = network::server_rate_bps(topology) {
             set("server_rate", rate.to_string());
         }
-        if let (Some(receivers), Some(cast)) = (self.receivers, &self.experiment.cast) {
+        if let (Some(receivers), Some(cast)) = (self.receivers, &experiment.cast) {
             set("receivers_a_network", receivers.to_string());
             set("use_case", cast.use_case.name.clone());
         }
         if let Some(size) = work.size() {
             set("size", size.0.to_string());
         }
-        match work {
-            Work::File(_) => {}
-            Work::Shared(_, lasts) => _ = set("lasts", lasts.as_secs_f64().to_string()),
-            Work::Feed(feed) => {
-                set("load", feed.configuration.load.to_string());
-                set("factor", feed.configuration.factor.to_string());
-                set("priority", feed.configuration.priority.name().into());
-            }
-            Work::Stream(stream) => {
-                set("load", stream.load.to_string());
-                set("payload", stream.payload_bytes.to_string());
-                set("size", (u64::from(stream.packets) * stream.payload_bytes as u64).to_string());
-                return parameters;
-            }
-            Work::Multihoming(planned) => {
-                planned.parameters(&mut set);
-                return parameters;
-            }
-            Work::Load(load) => {
-                load.parameters(&mut set);
-                set("snooping", if network.snooping == Some(false) { "off" } else { "on" }.into());
-                set("mld", network.mld.map_or_else(|| "2".into(), |version| version.to_string()));
-                return parameters;
-            }
+        if work.is_told_a_rate() {
+            set("rate", rate(experiment, network, delivery, topology).words()[1].clone());
         }
-        set("rate", rate(self.experiment, network, delivery, topology).words()[1].clone());
+        work.parameters(network, &mut set);
         parameters
     }
 }
@@ -495,24 +402,9 @@ fn check_share(delivery: &Delivery) -> Result<(), String> {
     checked.map_err(|error| format!("fec = \"{fec}\": {error}"))
 }
 
-fn sizes(objects: &Objects) -> Result<Vec<Size>, Error> {
-    match objects {
-        Objects::Random(sizes) => Ok(sizes.clone()),
-        Objects::File(path) => {
-            let failed = |error| Error::Object { path: path.clone(), error };
-            let found = std::fs::metadata(path).map_err(failed)?;
-            if found.is_file() && found.len() > 0 {
-                Ok(vec![Size(found.len())])
-            } else {
-                Err(failed(std::io::Error::other("it is not a file with something in it")))
-            }
-        }
-    }
-}
-
 /// The reason why source and copies do not fit.
-fn oversize(network: &str, clients: usize, wanted: &Wanted, capacity_bytes: u64) -> Option<String> {
-    let size = wanted.size()?;
+fn oversize(network: &str, clients: usize, size: Option<Size>, capacity_bytes: u64) -> Option<String> {
+    let size = size?;
     let needed = size.0.checked_mul(clients as u64 + 1);
     if needed.is_some_and(|needed| needed <= capacity_bytes) {
         return None;

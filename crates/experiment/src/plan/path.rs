@@ -3,15 +3,11 @@
 use std::time::Duration;
 
 use treecast_driver::words::counted;
-use treecast_lab::{Loss, Member, Network, Quality, Role, Topology, quantity::Size};
+use treecast_lab::{Loss, Member, Network, Quality, Role, Topology};
 
-use crate::{
-    Error,
-    document::{
-        Experiment,
-        network::Network as Description,
-        sharing::{RIVAL, Sharing},
-    },
+use crate::document::{
+    network::Network as Description,
+    sharing::{RIVAL, Sharing},
 };
 
 /// The shared link, seen from the senders towards the receivers.
@@ -29,46 +25,9 @@ pub struct SharedPath {
     pub round_trip: Duration,
 }
 
-/// Prepares the topology of a network in which flows share a link, and finds that link; `None` where nothing is shared.
-pub fn find(
-    experiment: &Experiment,
-    network: &Description,
-    topology: &mut Topology,
-) -> Result<Option<SharedPath>, Error> {
-    if experiment.workload.loading().is_some() {
-        // So that queues drop what the queues of a switch would.
-        topology.members_mut().for_each(|member| member.quality.single_packets = true);
-    }
-    let Some(sharing) = experiment.workload.sharing() else { return Ok(None) };
-    prepare(topology, sharing);
-    let path = SharedPath::of(topology, sharing, network);
-    path.map(Some).map_err(|what| Error::Network { name: network.name.clone(), what })
-}
-
-/// Refuses a file that would be delivered before the time is over.
-pub fn check_sizes(
-    sharing: &Sharing,
-    network: &str,
-    sizes: &[Size],
-    path: Option<&SharedPath>,
-) -> Result<(), Error> {
-    let seconds = sharing.lasts.0.as_secs();
-    let rate_bps = path.and_then(|path| path.quality.rate_bps).unwrap_or_default();
-    let most = Size(rate_bps / 8 * seconds);
-    match sizes.iter().find(|size| **size < most) {
-        None => Ok(()),
-        Some(size) => {
-            let enough = Size((most.0 | ((1 << 20) - 1)) + 1);
-            let what =
-                format!("{size} are over before {seconds} s are: send at least {enough} (--set sizes=...)");
-            Err(Error::Network { name: network.into(), what })
-        }
-    }
-}
-
 /// Changes a topology as an experiment with a shared link wants it: its queue drops single packets, as a router's does, and is
 /// as long as asked for.
-fn prepare(topology: &mut Topology, sharing: &Sharing) {
+pub fn prepare(topology: &mut Topology, sharing: &Sharing) {
     for network in &mut topology.networks {
         for member in &mut network.members {
             member.quality.single_packets = true;
@@ -81,7 +40,7 @@ fn prepare(topology: &mut Topology, sharing: &Sharing) {
 
 impl SharedPath {
     /// Finds the way. An error says what is missing.
-    fn of(topology: &Topology, sharing: &Sharing, description: &Description) -> Result<Self, String> {
+    pub fn of(topology: &Topology, sharing: &Sharing, description: &Description) -> Result<Self, String> {
         let name = &sharing.link;
         let link = topology.networks.iter().find(|network| network.name == *name);
         let link = link.ok_or_else(|| format!("it has no link `{name}` to share"))?;
@@ -152,18 +111,19 @@ fn interface(network: &Network, far: &Member) -> Result<(usize, String), String>
 
 #[cfg(test)]
 mod tests {
+    use treecast_lab::quantity::{Size, Time};
+
     use super::*;
-    use crate::document::sharing::SharingKeys;
+    use crate::document::sharing::Congestion;
 
     fn path(spec: &str, rival: &str, link: &str) -> Result<SharedPath, String> {
         let text = format!("name = \"n\"\ntopology = \"{spec}\"\n{rival}");
-        let keys = SharingKeys {
-            link: Some(link.into()),
-            lasts: Some(treecast_lab::quantity::Time(Duration::from_secs(10))),
+        let sharing = Sharing {
+            link: link.into(),
+            lasts: Time(Duration::from_secs(10)),
             queue: Some(Size(250_000)),
-            ..SharingKeys::default()
+            congestion: Congestion("cubic".into()),
         };
-        let sharing = keys.complete()?;
         let mut topology = Topology::parse(spec).unwrap();
         prepare(&mut topology, &sharing);
         SharedPath::of(&topology, &sharing, &toml::from_str(&text).unwrap())

@@ -1,6 +1,5 @@
 //! Turns the results of a session into rows.
 
-use treecast_driver::receive::LocalProgress;
 use treecast_lab::process::Ended;
 use treecast_measure::{Db, DbError, db::Row};
 
@@ -55,7 +54,7 @@ pub fn of_run(group: &Group, played: &Played, size_bytes: u64, stopped: Option<u
         Some(reason) => of_refused(&group.receivers, reason),
         None => of_clients(&group.receivers, played, size_bytes, stopped),
     };
-    used(&mut filing, &group.sender, &played.server_used);
+    played.server_used.iter().for_each(|ended| used(&mut filing, &group.sender, ended));
     filing.run("duration", played.duration.as_secs_f64(), "s");
     filing
 }
@@ -69,7 +68,7 @@ fn used(filing: &mut Filing, node: &str, ended: &Ended) {
 /// The filing of each client.
 fn of_clients(receivers: &[String], played: &Played, size_bytes: u64, stopped: Option<usize>) -> Filing {
     let mut filing = Filing::default();
-    let sent = played.sent.all();
+    let sent = &played.sent;
     for (index, (name, fared)) in receivers.iter().zip(&played.clients).enumerate() {
         let time = if stopped == Some(index) { "stopped_time" } else { "time" };
         if fared.has_died {
@@ -84,10 +83,10 @@ fn of_clients(receivers: &[String], played: &Played, size_bytes: u64, stopped: O
             }
         }
         let is_whole = fared.failure.is_none() && !fared.is_cut_short;
-        let received = match is_whole {
-            true if fared.objects.is_empty() => size_bytes,
-            true => fared.objects.iter().map(|object| object.size_bytes).sum(),
-            false => fared.told.received_bytes,
+        let received = match (is_whole, &fared.objects) {
+            (true, None) => size_bytes,
+            (true, Some(objects)) => objects.iter().map(|object| object.size_bytes).sum(),
+            (false, _) => fared.told.received_bytes,
         };
         let told = &fared.told;
         let missing = 1.0 - (received as f64 / size_bytes.max(1) as f64).min(1.0);
@@ -97,12 +96,17 @@ fn of_clients(receivers: &[String], played: &Played, size_bytes: u64, stopped: O
         filing.node(name, "duplicate", told.duplicate_bytes as f64, "B");
         filing.node(name, "dropped", told.dropped_packets as f64, "packets");
         filing.node(name, "attempts", f64::from(fared.attempts), "");
-        used(&mut filing, name, &fared.ended);
-        told.local.iter().for_each(|local| of_local(&mut filing, name, told, local, sent.to_all));
+        if played.server_used.is_some() {
+            used(&mut filing, name, &fared.ended);
+        }
+        if let Some(Some(local)) = played.locals.get(index) {
+            local.file(&mut filing, name);
+        }
     }
     if played.wanted_deaths > 0 {
         filing.run("wanted_deaths", played.wanted_deaths as f64, "");
     }
+    played.most_served.iter().for_each(|served| filing.run("served", *served as f64, ""));
     filing.run("sender_repairs", sent.repairs as f64, "packets");
     filing.run("sender_packets", (sent.to_all + sent.to_some) as f64, "packets");
     sent.feedback.iter().for_each(|heard| filing.run("feedback", *heard as f64, "packets"));
@@ -112,15 +116,44 @@ fn of_clients(receivers: &[String], played: &Played, size_bytes: u64, stopped: O
     filing
 }
 
-/// Files the measures of a receiver of a session with local groups, to which the sender has sent `to_all` packets.
-fn of_local(filing: &mut Filing, name: &str, told: &Told, local: &LocalProgress, to_all: u64) {
-    let lost = 1.0 - local.data_blocks as f64 / to_all.max(1) as f64;
-    let load = to_all + local.repair_blocks + local.sent_blocks;
-    filing.node(name, "load", load as f64, "packets");
-    filing.node(name, "lost", lost.clamp(0.0, 1.0), "");
-    filing.node(name, "repairs", local.sent_blocks as f64, "packets");
-    filing.node(name, "requests", (local.requests + local.requests_above) as f64, "packets");
-    filing.node(name, "served", told.most_served as f64, "");
+/// The part of a receiver in local groups.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Local {
+    /// The packets that came to the receiver or left it.
+    pub load_packets: u64,
+    /// The share of the sender's packets that did not come, from 0 to 1.
+    pub lost: f64,
+    pub repairs: u64,
+    pub requests: u64,
+    /// The most receivers and groups that have reported to it at one time.
+    pub served: u64,
+}
+
+impl Local {
+    /// Returns what a receiver has told of its part, where the sender has sent `to_all` packets to all.
+    pub fn told(told: &Told, to_all: u64) -> Option<Self> {
+        let local = told.local?;
+        Some(Self {
+            load_packets: to_all + local.repair_blocks + local.sent_blocks,
+            lost: Self::lost(local.data_blocks, to_all),
+            repairs: local.sent_blocks,
+            requests: local.requests + local.requests_above,
+            served: told.most_served,
+        })
+    }
+
+    /// Returns the share of `sent` packets that did not come, when `came` did.
+    pub fn lost(came: u64, sent: u64) -> f64 {
+        (1.0 - came as f64 / sent.max(1) as f64).clamp(0.0, 1.0)
+    }
+
+    fn file(&self, filing: &mut Filing, name: &str) {
+        filing.node(name, "load", self.load_packets as f64, "packets");
+        filing.node(name, "lost", self.lost, "");
+        filing.node(name, "repairs", self.repairs as f64, "packets");
+        filing.node(name, "requests", self.requests as f64, "packets");
+        filing.node(name, "served", self.served as f64, "");
+    }
 }
 
 /// The filing of a run that the program refused to make, in its own words.

@@ -19,21 +19,20 @@ use treecast_lab::parallel;
 use treecast_sim::session::Deaths;
 
 use crate::{
-    cargo::Cargo,
+    cargo::{Cargo, source::Source},
     client::{CUT_OFF, Client, Fared, Fate},
     document::network::Stopped,
     ears::{Ears, Heard},
-    plan::{Group, Planned, Work},
+    plan::{Group, Planned},
     programs::Programs,
     schedule::Schedule,
     server::{self, POLL, Server},
     site::{Happening, Program, Site, Slot, attachment, while_they_happen},
-    source::Source,
-    told::ToldSender,
+    told::SentPackets,
 };
 
 pub use activity::{SERIES, over_time};
-pub use measures::{MEASURES, client_done, of_run};
+pub use measures::{Local, MEASURES, client_done, of_run};
 
 /// A session that is about to begin.
 pub struct Session<'a> {
@@ -42,6 +41,8 @@ pub struct Session<'a> {
     pub group: &'a Group,
     pub programs: Programs<'a>,
     pub cargo: &'a Cargo,
+    /// Further words for the sender's command line, by the workload.
+    pub arguments: &'a [String],
     /// The time that each client waits, from the first moment at which clients can start. Empty: all start at once.
     pub waits: Vec<Duration>,
     /// The time at which the run started.
@@ -75,13 +76,17 @@ pub struct Played {
     pub server_failure: Option<String>,
     /// The last thing that the server said.
     pub server_said: Option<String>,
-    /// The counts of what the server's programs have sent and heard.
-    pub sent: ToldSender,
-    /// The resources that the server's programs used.
-    pub server_used: treecast_lab::process::Ended,
+    /// The counts of what the sender has sent and heard.
+    pub sent: SentPackets,
+    /// The part of each client in local groups; `None` for one that has none. Empty without local groups.
+    pub locals: Vec<Option<Local>>,
+    /// The resources that the server's programs used. `None` in a simulated run, in which clients use none, either.
+    pub server_used: Option<treecast_lab::process::Ended>,
     pub happened: Vec<Happening>,
     /// The number of controllers of local groups that were to die.
     pub wanted_deaths: usize,
+    /// The most clients that have reported to one controller of a crowd.
+    pub most_served: Option<usize>,
 }
 
 /// The time that a session waits for clients that are there. Those that did come take part in another then.
@@ -104,14 +109,16 @@ impl Session<'_> {
             played
         })?;
         played.server_said = server.last_event();
-        played.sent = server.told();
-        played.server_used = server.used();
+        played.sent = server.told().all();
+        played.locals =
+            played.clients.iter().map(|fared| Local::told(&fared.told, played.sent.to_all)).collect();
+        played.server_used = Some(server.used());
         played.refused = server.is_refused().then(|| server.failure()).flatten();
         match self.cargo {
             Cargo::One(source) => self.check_copies(source, &clients, &mut played.clients),
             Cargo::Feed(products) => {
                 for (client, fared) in clients.iter().zip(&mut played.clients) {
-                    fared.objects = products.check(&client.folder, &fared.told.objects);
+                    fared.objects = Some(products.check(&client.folder, &fared.told.objects));
                 }
             }
         }
@@ -265,11 +272,7 @@ impl Session<'_> {
         };
         let start: server::Start = Box::new(move |opening| {
             let patience = if opening.are_waiting { CONNECTING.min(self.timeout) } else { self.timeout };
-            let feed = match &self.planned.work {
-                Work::Feed(feed) => Some(feed),
-                _ => None,
-            };
-            self.start(node, self.programs.server(&source, feed, opening, patience))
+            self.start(node, self.programs.server(&source, self.arguments, opening, patience))
         });
         let listens = self.programs.listens().map(|(transport, port)| -> server::IsListening<'_> {
             Box::new(move || self.site.is_listening(node, transport, port))

@@ -2,16 +2,26 @@
 
 use treecast_lab::{Routing, events::Fault};
 
+use super::Simulation;
 use crate::{
     Error,
     document::{
         Experiment,
-        delivery::{Delivery, Fanout, Program, Repair},
+        delivery::{Delivery, Fanout, Program},
         network::{Multicast, Network},
-        workload::{SendRate, Workload},
+        rate::SendRate,
     },
-    plan::{self, Plan, Planned, Work},
+    plan::{self, Plan},
 };
+
+/// Something that the simulator does not have.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Lacking {
+    /// A rate.
+    Rate(String),
+    /// Something of the delivery.
+    Delivery(String),
+}
 
 fn refused(what: String) -> Error {
     Error::NotSimulated { what }
@@ -19,7 +29,7 @@ fn refused(what: String) -> Error {
 
 /// Refuses an experiment whose workload or networks the simulator does not have.
 pub fn check(experiment: &Experiment) -> Result<(), Error> {
-    if matches!(experiment.workload, Workload::Load(_) | Workload::Multihoming(_)) {
+    if !experiment.workload.is_simulated() {
         let kind = experiment.workload.word();
         return Err(refused(format!(
             "the simulator delivers files, feeds, streams and flows on a shared link, and not the workload `{kind}`: \
@@ -36,40 +46,47 @@ pub fn check(experiment: &Experiment) -> Result<(), Error> {
 
 /// Refuses runs that the simulator cannot make.
 pub fn check_runs(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
-    for run in &plan.runs {
-        let network = &experiment.networks[run.network];
-        let topology = &plan.networks[run.network].topology;
-        let rate = plan::rate(experiment, network, run.delivery, topology);
-        let name = &run.delivery.name;
-        if !topology.bgp.is_empty() {
+    for planned in &plan.runs {
+        let network = &experiment.networks[planned.network];
+        let simulation = Simulation { experiment, plan, planned, waits: &[] };
+        if !simulation.topology().bgp.is_empty() {
             return Err(refused(format!(
                 "network {}: the simulator has no BGP: take `treecast lab run`",
                 network.name
             )));
         }
-        let of_rate = match run.work {
-            // A stream has the rate of its workload. On a shared link, congestion control finds it.
-            Work::Stream(_) | Work::Shared(..) => Ok(()),
-            _ => of_rate(run.delivery, &rate),
-        };
-        of_rate.map_err(|what| {
-            let advice = "name one rate, such as 5M, or take `treecast lab run`";
-            refused(format!("delivery `{name}`: the simulator has {what}: {advice}"))
-        })?;
-        let in_workload = match run.work {
-            Work::Shared(..) => super::shared::scenario(experiment, plan, run).map(drop),
-            _ => of_delivery(run.delivery).and_then(|()| of_work(run)),
-        };
-        in_workload.map_err(|what| {
-            let advice = "leave the delivery out (--set deliveries=...), or take `treecast lab run`";
-            refused(format!("delivery `{name}`: the simulator has {what}: {advice}"))
+        planned.work.check_simulated(&simulation).map_err(|lacking| {
+            let (what, advice) = match lacking {
+                Lacking::Rate(what) => (what, "name one rate, such as 5M"),
+                Lacking::Delivery(what) => (what, "leave the delivery out (--set deliveries=...)"),
+            };
+            let name = &planned.delivery.name;
+            refused(format!(
+                "delivery `{name}`: the simulator has {what}: {advice}, or take `treecast lab run`"
+            ))
         })?;
         if network.crowd.is_some() {
-            super::crowd::check(network, run.delivery, &plan.networks[run.network])
+            super::crowd::check(network, planned.delivery, &plan.networks[planned.network])
                 .map_err(|what| refused(format!("network {}: {what}", network.name)))?;
         }
     }
     Ok(())
+}
+
+impl Simulation<'_> {
+    /// Refuses a session that the simulator does not have.
+    pub fn check_session(&self) -> Result<(), Lacking> {
+        let Self { experiment, planned, .. } = self;
+        let network = &experiment.networks[planned.network];
+        let rate = plan::rate(experiment, network, planned.delivery, self.topology());
+        of_rate(planned.delivery, &rate).map_err(Lacking::Rate)?;
+        self.check_delivery()
+    }
+
+    /// Refuses a delivery that the simulator does not have, whatever is delivered.
+    pub fn check_delivery(&self) -> Result<(), Lacking> {
+        of_delivery(self.planned.delivery).map_err(Lacking::Delivery)
+    }
 }
 
 fn of_network(network: &Network, is_shared: bool) -> Result<(), String> {
@@ -96,17 +113,6 @@ fn of_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
         SendRate::Auto | SendRate::Tfmcc => Err("no rate auto".into()),
         SendRate::Several(_) => Err("no session with several rates".into()),
         SendRate::Max if delivery.is_carousel() => Err("no carousel without a rate".into()),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses what the simulator cannot deliver in this way. As `treecast send --retx-factor` does, it refuses a feed with a
-/// repair that bounds no retransmissions.
-fn of_work(run: &Planned) -> Result<(), String> {
-    match (&run.work, run.delivery.repair) {
-        (Work::Feed(_), None | Some(Repair::Nack | Repair::After)) => Ok(()),
-        (Work::Feed(_), Some(_)) => Err("only feeds with repair nack or after".into()),
-        (Work::Stream(stream), _) => super::stream::check(run, stream),
         _ => Ok(()),
     }
 }

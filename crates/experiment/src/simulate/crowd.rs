@@ -17,19 +17,20 @@ use treecast_sim::{
 use treecast_wire::header::HEADER_LEN;
 
 use super::{
-    network,
-    scenario::{LOWER_HEADERS, MTU, Simulated, size},
+    Simulation, network,
+    scenario::{Goods, LOWER_HEADERS, MTU},
 };
 use crate::{
     client::Fared,
     document::{
-        Experiment,
         delivery::{Delivery, Fanout},
         network::Network,
-        workload::SendRate,
+        rate::SendRate,
     },
-    plan::{self, Plan, Planned, Understood},
-    schedule::{Schedule, seed_for},
+    plan::{self, Planned, Understood},
+    schedule::Schedule,
+    session::Played,
+    told::SentPackets,
 };
 
 /// The bytes of an object in a packet that is not encrypted.
@@ -76,12 +77,13 @@ fn loss(understood: &Understood) -> Result<f64, String> {
     }
 }
 
+/// Makes a run of a crowd. Returns what its session came to, and what links carried in all.
 pub fn play(
-    experiment: &Experiment,
-    plan: &Plan,
-    planned: &Planned,
+    simulation: &Simulation,
+    goods: &Goods,
     receivers: usize,
-) -> Result<Simulated, String> {
+) -> Result<(Played, Vec<Sample>), String> {
+    let Simulation { experiment, plan, planned, .. } = *simulation;
     let understood = &plan.networks[planned.network];
     let topology = &understood.topology;
     let told = plan::rate(experiment, &experiment.networks[planned.network], planned.delivery, topology);
@@ -93,7 +95,7 @@ pub fn play(
     let usual = Tuning::default();
     let keys = &planned.delivery.local;
     let crowd = Crowd {
-        seed: seed_for(experiment.habits.seed, &planned.name),
+        seed: simulation.seed(),
         receivers,
         mode: keys.mode.into(),
         tuning: Tuning {
@@ -103,7 +105,7 @@ pub fn play(
         },
         loss: loss(understood)?,
         delay: graph.delay(sender, client).max(Duration::from_millis(2)),
-        size_bytes: size(planned),
+        size_bytes: goods.size_bytes,
         block_len: BLOCK_LEN,
         max_run_len: u32::from(BLOCK_LEN) * RUN_BLOCKS,
         rate_bps: rate.0 * u64::from(BLOCK_LEN) / MTU as u64,
@@ -111,11 +113,16 @@ pub fn play(
         timeout: experiment.habits.timeout,
     };
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(simulated(planned, receivers, &crowd::run(&crowd)))
+    Ok(played(planned, goods.size_bytes, receivers, &crowd::run(&crowd)))
 }
 
 /// Returns the result of a run, in which the last receiver stands for all of them.
-fn simulated(planned: &Planned, receivers: usize, figures: &CrowdFigures) -> Simulated {
+fn played(
+    planned: &Planned,
+    size_bytes: u64,
+    receivers: usize,
+    figures: &CrowdFigures,
+) -> (Played, Vec<Sample>) {
     let lacking = receivers - figures.whole;
     let client = Fared {
         started: (planned.schedule == Schedule::Immediate).then_some(Duration::ZERO),
@@ -131,16 +138,17 @@ fn simulated(planned: &Planned, receivers: usize, figures: &CrowdFigures) -> Sim
         network_bytes: figures.network_bytes,
         sender_bytes: figures.sender_bytes,
     };
-    Simulated {
+    let played = Played {
         clients: vec![client],
         duration: figures.last_time,
-        size_bytes: size(planned),
-        figures: vec![None],
-        feedback: figures.sender.reports + figures.sender.requests + figures.sender.others,
-        sender_repairs: figures.sender_repairs,
-        sender_packets: size(planned).div_ceil(BLOCK_LEN.into()) + figures.sender_repairs,
-        wanted_deaths: 0,
+        sent: SentPackets {
+            to_all: size_bytes.div_ceil(BLOCK_LEN.into()) + figures.sender_repairs,
+            repairs: figures.sender_repairs,
+            to_some: 0,
+            feedback: Some(figures.sender.reports + figures.sender.requests + figures.sender.others),
+        },
         most_served: Some(figures.most_clients),
-        samples: vec![Sample::default(), end],
-    }
+        ..Played::default()
+    };
+    (played, vec![Sample::default(), end])
 }

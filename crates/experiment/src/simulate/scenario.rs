@@ -14,48 +14,45 @@ use treecast_proto::{
 use treecast_sim::{
     network::Path,
     session::{
-        self, Carousel, Explicit, Fanout, Feed, Lists, Local, ObjectPlan, Placed, PlacedRouter, PlacedSeat,
-        ReceiverFigures, ReceiverPlan, Sample, Scenario,
+        self, Carousel, Explicit, Fanout, Feed, Lists, Local, LocalFigures, ObjectPlan, Placed, PlacedRouter,
+        PlacedSeat, ReceiverFigures, ReceiverPlan, Sample, Scenario,
     },
 };
 use treecast_wire::{header::HEADER_LEN, seal::SEAL_LEN};
 
-use super::network;
+use super::{Simulation, network};
 use crate::{
+    cargo::products::ObjectTime,
     client::Fared,
     document::{
-        Experiment,
         delivery::{self, Delivery, Repair},
-        feed::Priority,
         network::{Multicast, server_rate_bps},
-        workload::{SendRate, Workload},
+        rate::SendRate,
     },
-    feed::ObjectTime,
-    plan::{self, Plan, Planned, Work},
-    schedule::{Schedule, seed_for},
-    told::Told,
+    plan,
+    schedule::Schedule,
+    session::{Local as LocalPart, Played},
+    told::{SentPackets, Told},
 };
 
-/// The result of a run. Times are since its start.
-pub struct Simulated {
-    /// The result of each client, in the group's order.
-    pub clients: Vec<Fared>,
-    /// The time until the last client had ended.
-    pub duration: Duration,
-    /// The number of bytes that were delivered.
+/// The objects that a run delivers.
+pub struct Goods {
+    /// The objects, with the times at which they come.
+    pub objects: Vec<ObjectPlan>,
+    /// The bytes of all objects together.
     pub size_bytes: u64,
-    /// The counts of each client. `None` for a client that was not started, and in a crowd.
-    pub figures: Vec<Option<ReceiverFigures>>,
-    /// The packets of feedback that came to the sender, and the packets that it sent again.
-    pub feedback: u64,
-    pub sender_repairs: u64,
-    /// The packets of objects that the sender sent. One packet to many counts once.
-    pub sender_packets: u64,
-    /// The number of controllers of local groups that were to die.
-    pub wanted_deaths: usize,
-    /// The most clients that have reported to one controller of a crowd.
-    pub most_served: Option<usize>,
-    pub samples: Vec<Sample>,
+    /// The factor for the retransmission timeout; `None` for the usual one.
+    pub retransmission_factor: Option<f64>,
+    /// How objects of a feed share the sender; `None` for one file.
+    pub feed: Option<Feed>,
+}
+
+impl Goods {
+    /// One file of a size.
+    pub fn one(size_bytes: u64) -> Self {
+        let object = ObjectPlan { size: size_bytes as usize, send_at: Duration::ZERO, withdraw_at: None };
+        Self { objects: vec![object], size_bytes, retransmission_factor: None, feed: None }
+    }
 }
 
 /// The time that a program takes until it asks for a connection: about what `treecast receive` takes on an idle machine.
@@ -74,28 +71,21 @@ const MOST_BLOCKS_A_RUN: usize = 43;
 /// The rate at which a receiver reads its receive buffer, in bits a second.
 const READ_RATE_BPS: u64 = 10_000_000_000;
 
-/// Makes a run of a network without a crowd.
+/// Makes a run of a network without a crowd. Returns what its session came to, and what links carried over time.
 ///
 /// # Errors
 /// The fault of the run: one of the simulator, or of a machine.
-pub fn play(
-    experiment: &Experiment,
-    plan: &Plan,
-    planned: &Planned,
-    waits: &[Duration],
-) -> Result<Simulated, String> {
+pub fn play(simulation: &Simulation, goods: &Goods) -> Result<(Played, Vec<Sample>), String> {
+    let planned = simulation.planned;
     let receivers = planned.groups[0].receivers.len();
-    let waits = |index: usize| waits.get(index).copied().unwrap_or_default();
-    let mut simulated = Simulated {
-        clients: vec![Fared::default(); receivers],
-        duration: Duration::ZERO,
-        size_bytes: size(planned),
-        figures: vec![None; receivers],
-        feedback: 0,
-        sender_repairs: 0,
-        sender_packets: 0,
-        wanted_deaths: 0,
-        most_served: None,
+    let waits = |index: usize| simulation.waits.get(index).copied().unwrap_or_default();
+    let mut sessions = Sessions {
+        played: Played {
+            clients: vec![Fared::default(); receivers],
+            locals: vec![None; receivers],
+            sent: SentPackets { feedback: Some(0), ..SentPackets::default() },
+            ..Played::default()
+        },
         samples: Vec::new(),
     };
     // A session serves those who are there when it begins. Those who come later take part in the next one.
@@ -109,64 +99,78 @@ pub fn play(
             if follows { due.iter().take_while(|index| waits(**index) <= begins).count() } else { due.len() };
         let members: Vec<usize> = due.drain(..take).collect();
         let joins = |index: usize| waits(index).saturating_sub(begins);
-        let scenario = scenario(experiment, plan, planned, &members, &joins)?;
+        let scenario = scenario(simulation, goods, &members, &joins)?;
         let run = session::run(&scenario, false);
         if let [fault, ..] = run.faults.as_slice() {
             return Err(format!("the simulator is wrong: {fault}"));
         }
-        simulated.take(planned, &members, begins, &waits, (&scenario.objects, &run));
-        simulated.feedback += run.figures.feedback_messages;
-        simulated.wanted_deaths += run.figures.wanted_deaths;
-        let block_len = u64::from(scenario.block_len);
-        let repairs = run.figures.retransmitted_bytes.div_ceil(block_len);
-        simulated.sender_repairs += repairs;
-        simulated.sender_packets +=
-            run.figures.multicast_bytes.div_ceil(block_len) + run.figures.repair_symbols + repairs;
-        begins = simulated.duration;
+        sessions.take_clients(simulation, goods, &members, begins, &run);
+        sessions.take_sender(&run, u64::from(scenario.block_len));
+        begins = sessions.played.duration;
     }
-    Ok(simulated)
+    Ok((sessions.played, sessions.samples))
 }
 
-pub fn size(planned: &Planned) -> u64 {
-    match &planned.work {
-        Work::File(size) => size.0,
-        Work::Feed(feed) => feed.size.0,
-        _ => 0,
-    }
+/// What the sessions of a run have come to, one after the other. Times are since the run's start.
+struct Sessions {
+    played: Played,
+    samples: Vec<Sample>,
 }
 
-impl Simulated {
-    /// Adds the result of one of the run's sessions, which began at `begins`.
-    fn take(
+impl Sessions {
+    /// Adds the clients of a session, which began at `begins`, and what links carried meanwhile.
+    fn take_clients(
         &mut self,
-        planned: &Planned,
+        simulation: &Simulation,
+        goods: &Goods,
         members: &[usize],
         begins: Duration,
-        waits: &dyn Fn(usize) -> Duration,
-        (objects, run): (&[ObjectPlan], &session::Run),
+        run: &session::Run,
     ) {
+        let Played { clients, locals, duration, .. } = &mut self.played;
         for figures in &run.receivers {
             let index = members[figures.number];
-            self.clients[index] = fared(planned, figures, begins, waits(index));
-            if matches!(planned.work, Work::Feed(_)) {
-                self.clients[index].objects = object_times(objects, figures);
-            }
-            self.figures[index] = Some(figures.clone());
+            let wait = simulation.waits.get(index).copied().unwrap_or_default();
+            clients[index] = fared(simulation.planned.delivery, goods, figures, begins, wait);
+            locals[index] = figures.local.as_ref().map(local_part);
         }
         for &index in members {
-            let client = &mut self.clients[index];
+            let client = &mut clients[index];
             if client.attempts == 0 {
                 client.failure = Some("it was not started before the run's time was up".into());
             }
         }
-        let last = members.iter().filter_map(|index| self.clients[*index].finished).max();
-        self.duration = self.duration.max(last.unwrap_or(begins));
+        let last = members.iter().filter_map(|index| clients[*index].finished).max();
+        *duration = (*duration).max(last.unwrap_or(begins));
         let before = self.samples.last().copied().unwrap_or_default();
         self.samples.extend(run.samples.iter().map(|sample| Sample {
             at: begins + sample.at,
             network_bytes: before.network_bytes + sample.network_bytes,
             sender_bytes: before.sender_bytes + sample.sender_bytes,
         }));
+    }
+
+    /// Adds what the sender of a session has sent, in packets with `block_len` bytes of objects, and heard.
+    fn take_sender(&mut self, run: &session::Run, block_len: u64) {
+        let figures = &run.figures;
+        let repairs = figures.retransmitted_bytes.div_ceil(block_len);
+        let sent = &mut self.played.sent;
+        sent.repairs += repairs;
+        sent.to_all += figures.multicast_bytes.div_ceil(block_len) + figures.repair_symbols + repairs;
+        sent.feedback = sent.feedback.map(|heard| heard + figures.feedback_messages);
+        self.played.wanted_deaths += figures.wanted_deaths;
+    }
+}
+
+/// The part of a receiver in local groups.
+fn local_part(local: &LocalFigures) -> LocalPart {
+    let machine = &local.machine;
+    LocalPart {
+        load_packets: local.session_packets + local.group_packets,
+        lost: LocalPart::lost(machine.data_blocks, local.session_packets),
+        repairs: machine.sent_blocks,
+        requests: machine.requests_sent + machine.requests_above,
+        served: local.most_clients as u64,
     }
 }
 
@@ -179,9 +183,15 @@ fn object_times(objects: &[ObjectPlan], figures: &ReceiverFigures) -> Vec<Object
     figures.objects.iter().map(time).collect()
 }
 
-fn fared(planned: &Planned, figures: &ReceiverFigures, begins: Duration, wait: Duration) -> Fared {
-    let is_feed = matches!(planned.work, Work::Feed(_));
-    let may_lack = planned.delivery.may_lack() || is_feed;
+fn fared(
+    delivery: &Delivery,
+    goods: &Goods,
+    figures: &ReceiverFigures,
+    begins: Duration,
+    wait: Duration,
+) -> Fared {
+    let is_feed = goods.feed.is_some();
+    let may_lack = delivery.may_lack() || is_feed;
     let is_there = figures.is_whole || may_lack && figures.has_ended;
     let last = figures.objects.last().filter(|_| is_feed).map(|object| object.complete - Instant::ZERO);
     Fared {
@@ -199,19 +209,20 @@ fn fared(planned: &Planned, figures: &ReceiverFigures, begins: Duration, wait: D
             dropped_packets: figures.dropped_packets,
             ..Told::default()
         },
+        objects: is_feed.then(|| object_times(&goods.objects, figures)),
         ..Fared::default()
     }
 }
 
 fn scenario(
-    experiment: &Experiment,
-    plan: &Plan,
-    planned: &Planned,
+    simulation: &Simulation,
+    goods: &Goods,
     members: &[usize],
     joins: &dyn Fn(usize) -> Duration,
 ) -> Result<Scenario, String> {
+    let Simulation { experiment, planned, .. } = *simulation;
     let delivery = planned.delivery;
-    let topology = &plan.networks[planned.network].topology;
+    let topology = simulation.topology();
     let habits = &experiment.habits;
     let told = plan::rate(experiment, &experiment.networks[planned.network], delivery, topology);
     let rate_bps = match &told {
@@ -219,25 +230,17 @@ fn scenario(
         _ => server_rate_bps(topology).unwrap_or(UNLIMITED_BPS),
     };
     let is_plain = delivery.plain.unwrap_or(habits.plain);
-    let objects = objects(experiment, plan, planned);
-    let feed = match &planned.work {
-        Work::Feed(feed) => Some(&feed.configuration),
-        _ => None,
-    };
     let seal_bytes = if is_plain { 0 } else { SEAL_LEN };
     let room = if delivery.is_explicit() { session::room_beside_lists(fanout(delivery), MTU) } else { MTU };
     let block_len = (room - LOWER_HEADERS - HEADER_LEN - seal_bytes) as u16;
     // The machines of local groups count bits of objects, and not of packets.
     let of_objects =
         |rate: Option<Rate>| rate.map_or(rate_bps, |rate| rate.0) * u64::from(block_len) / MTU as u64;
-    let seed = seed_for(habits.seed, &planned.name);
-    let local = delivery
-        .is_local()
-        .then(|| local(planned, members, (seed, habits.timeout), &of_objects))
-        .transpose()?;
+    let seed = simulation.seed();
+    let local = delivery.is_local().then(|| local(simulation, members, &of_objects)).transpose()?;
     let group = &planned.groups[0];
     let receivers: Vec<&String> = members.iter().map(|index| &group.receivers[*index]).collect();
-    let placed = placed(experiment, planned, topology, (&group.sender, &receivers), local, seal_bytes)?;
+    let placed = placed(simulation, (&group.sender, &receivers), local, seal_bytes)?;
     let run_blocks =
         policy::packets_per_run(fixed_bps(&told).map(|_| rate_bps), MTU as u64, MOST_BLOCKS_A_RUN);
     Ok(Scenario {
@@ -250,22 +253,14 @@ fn scenario(
         fec: fec(delivery, &told)?,
         block_len,
         max_run_len: u32::from(block_len) * run_blocks as u32,
-        retransmission_timeout_factor: feed.map(|feed| feed.factor),
-        // As the lab's command line has it.
-        feed: feed.map(|feed| Feed {
-            at_once: 1,
-            minimum_retransmission_time: Duration::ZERO,
-            priority: match feed.priority {
-                Priority::Fair => policy::Priority::Fair,
-                Priority::Multicast => policy::Priority::Multicast,
-            },
-        }),
+        retransmission_timeout_factor: goods.retransmission_factor,
+        feed: goods.feed.clone(),
         follow_progress: told == SendRate::Max,
         rate_bps,
         slower_rates_bps: Vec::new(),
         shares_rate: true,
-        close_at: objects.last().map_or(Duration::ZERO, |last| last.send_at),
-        objects,
+        close_at: goods.objects.last().map_or(Duration::ZERO, |last| last.send_at),
+        objects: goods.objects.clone(),
         receivers: members.iter().map(|index| receiver(joins(*index))).collect(),
         hashing: Duration::from_millis(2),
         is_forged: false,
@@ -273,20 +268,6 @@ fn scenario(
         carousel: delivery.is_carousel().then(|| Carousel::of_seed(seed)),
         network: Some(Box::new(placed)),
     })
-}
-
-/// The objects of a run, with the times at which they come.
-fn objects(experiment: &Experiment, plan: &Plan, planned: &Planned) -> Vec<ObjectPlan> {
-    let object =
-        |size_bytes: u64, send_at| ObjectPlan { size: size_bytes as usize, send_at, withdraw_at: None };
-    match (&planned.work, &experiment.workload) {
-        (Work::Feed(feed), Workload::Feed(keys)) => {
-            let link_rate_bps = plan.networks[planned.network].facts.link_rate_bps;
-            let arrivals = keys.arrivals(feed.configuration.load, link_rate_bps, feed.seed);
-            arrivals.iter().map(|arrival| object(arrival.size_bytes, arrival.at)).collect()
-        }
-        _ => vec![object(size(planned), Duration::ZERO)],
-    }
 }
 
 /// The fanout of a delivery, as the simulator has it.
@@ -302,11 +283,12 @@ pub fn fanout(delivery: &Delivery) -> Fanout {
 
 /// The means by which the network knows where packets to groups go. Routers have the settings that they have in a
 /// lab.
-fn multicast(experiment: &Experiment, planned: &Planned, topology: &Topology) -> session::Multicast {
+fn multicast(simulation: &Simulation) -> session::Multicast {
+    let Simulation { experiment, planned, .. } = *simulation;
     match experiment.networks[planned.network].multicast {
         Multicast::Tree => session::Multicast::Tree,
         Multicast::Mld => session::Multicast::Mld(session::Routing {
-            first_switch: topology.nodes.len(),
+            first_switch: simulation.topology().nodes.len(),
             source_trees: experiment.deliveries.iter().any(Delivery::is_local),
         }),
     }
@@ -314,14 +296,13 @@ fn multicast(experiment: &Experiment, planned: &Planned, topology: &Topology) ->
 
 /// The places of a sender and its receivers in the network. `seal_bytes` is what encryption adds to a packet.
 pub fn placed(
-    experiment: &Experiment,
-    planned: &Planned,
-    topology: &Topology,
+    simulation: &Simulation,
     (sender, receivers): (&String, &[&String]),
     local: Option<Local>,
     seal_bytes: usize,
 ) -> Result<Placed, String> {
-    let delivery = planned.delivery;
+    let delivery = simulation.planned.delivery;
+    let (topology, habits) = (simulation.topology(), &simulation.experiment.habits);
     let cables = network::cables(topology);
     let node = |name: &str| network::node(topology, name).ok_or_else(|| format!("there is no node {name}"));
     let changes = cables.changes(&delivery.events);
@@ -330,7 +311,7 @@ pub fn placed(
         sender: node(sender)?,
         receivers: receivers.iter().map(|name| node(name)).collect::<Result<_, _>>()?,
         fanout: fanout(delivery),
-        multicast: multicast(experiment, planned, topology),
+        multicast: multicast(simulation),
         explicit: match delivery.is_explicit() {
             true => Some(explicit(delivery, topology, (sender, receivers))?),
             false => None,
@@ -339,20 +320,19 @@ pub fn placed(
         changes,
         starting: STARTING,
         seal_bytes,
-        timeout: experiment.habits.timeout,
-        sample: experiment.habits.sample,
+        timeout: habits.timeout,
+        sample: habits.sample,
     })
 }
 
 /// The settings of local groups. The times at which controllers die are drawn from the seed.
 fn local(
-    planned: &Planned,
+    simulation: &Simulation,
     members: &[usize],
-    (seed, timeout): (u64, Duration),
     of_objects: &dyn Fn(Option<Rate>) -> u64,
 ) -> Result<Local, String> {
-    let keys = &planned.delivery.local;
-    let receivers = &planned.groups[0].receivers;
+    let keys = &simulation.planned.delivery.local;
+    let receivers = &simulation.planned.groups[0].receivers;
     let number = |name: &String| {
         let found = members.iter().position(|index| receivers[*index] == *name);
         found.ok_or_else(|| format!("there is no receiver {name}"))
@@ -375,9 +355,9 @@ fn local(
         },
         minimum_rate_bps: keys.minimum_rate.map_or(0, |rate| rate.0),
         // As `treecast send --wait N` does.
-        settling: timeout,
+        settling: simulation.experiment.habits.timeout,
         wait_for: Some(members.len() as u32),
-        deaths: keys.deaths(seed),
+        deaths: keys.deaths(simulation.seed()),
     })
 }
 
