@@ -1,18 +1,21 @@
 //! Processes that start together. Each reports that it is ready; then all are told to go.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::Write,
     path::Path,
-    process::Child,
     time::{Duration, Instant},
 };
 
-use treecast_host::{process, stop::Stop};
+use treecast_host::stop::Stop;
+use treecast_lab::program::{Program, Said};
 
 use super::stage::{Result, Stage};
 
 /// The longest time of a measurement.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
+
+/// The time between two looks whether the user wants to stop.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Started processes. Dropping this ends those that still run.
 #[derive(Default)]
@@ -21,8 +24,10 @@ pub struct Crew {
 }
 
 struct Member {
-    name: String,
-    child: Child,
+    program: Program,
+    /// The lines that it has printed, each with its time.
+    lines: Vec<(Instant, String)>,
+    has_ended: bool,
 }
 
 impl Crew {
@@ -30,7 +35,7 @@ impl Crew {
     pub fn hire(&mut self, stage: &Stage, node: &str, worker: &[&str]) -> Result<String> {
         let mut command = stage.treecast()?;
         command.args(["bench", "--worker"]).args(worker);
-        self.add(node, stage.spawn(node, command)?);
+        self.add(stage.lab.start(node, node, command)?);
         self.wait_ready()
     }
 
@@ -49,22 +54,20 @@ impl Crew {
         time
     }
 
-    /// Takes over a process.
-    pub fn add(&mut self, name: &str, child: Child) {
-        self.members.push(Member { name: name.to_owned(), child });
+    /// Takes over a program.
+    pub fn add(&mut self, program: Program) {
+        self.members.push(Member { program, lines: Vec::new(), has_ended: false });
     }
 
     /// Waits until the process that was added last reports that it is ready. Returns the rest of its line.
     pub fn wait_ready(&mut self) -> Result<String> {
         let member = self.members.last_mut().ok_or("nobody was started")?;
-        let Some(output) = &mut member.child.stdout else { return Err("it has no output".into()) };
-        let mut line = String::new();
-        // Bytes are read one at a time, because the following ones are for the next reader.
-        let mut reader = BufReader::with_capacity(1, output);
-        reader.read_line(&mut line)?;
-        match line.trim().strip_prefix("ready") {
-            Some(rest) => Ok(rest.trim().to_owned()),
-            None => Err(failure(member)),
+        match member.program.next(Instant::now() + TIME_LIMIT)? {
+            (_, Said::Line(line)) => match line.trim().strip_prefix("ready") {
+                Some(rest) => Ok(rest.trim().to_owned()),
+                None => Err(format!("{}: {line}", member.program.name).into()),
+            },
+            (_, Said::Ended(_, last)) => Err(failure(&member.program.name, last)),
         }
     }
 
@@ -72,7 +75,7 @@ impl Crew {
     pub fn go(mut self, stop: &Stop) -> Result<Duration> {
         let start = Instant::now();
         for member in &mut self.members {
-            if let Some(mut input) = member.child.stdin.take() {
+            if let Some(mut input) = member.program.input.take() {
                 input.write_all(b"go\n")?;
             }
         }
@@ -83,55 +86,66 @@ impl Crew {
     /// Waits until all processes have ended without error.
     pub fn wait(&mut self, stop: &Stop) -> Result<()> {
         let deadline = Instant::now() + TIME_LIMIT;
-        for member in &mut self.members {
-            loop {
-                match member.child.try_wait()? {
-                    Some(status) if status.success() => break,
-                    Some(_) => return Err(failure(member)),
-                    None if stop.is_requested() => return Err("interrupted".into()),
-                    None => {}
-                }
-                if Instant::now() > deadline {
-                    return Err(format!("{} was not done after {TIME_LIMIT:?}", member.name).into());
-                }
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        }
-        Ok(())
+        self.members.iter_mut().try_for_each(|member| member.wait(deadline, stop))
     }
 
     /// Ends all processes with SIGTERM. They must end without error.
     pub fn end(mut self, stop: &Stop) -> Result<()> {
-        for member in &self.members {
-            // A process that has ended by itself is waited for below.
-            _ = process::signal(&member.child, libc::SIGTERM);
-        }
+        self.members.iter().for_each(|member| member.program.handle.signal(libc::SIGTERM));
         self.wait(stop)
     }
 
     /// The ids of the processes.
     pub fn ids(&self) -> impl Iterator<Item = u32> {
-        self.members.iter().map(|member| member.child.id())
+        self.members.iter().filter_map(|member| member.program.pid)
+    }
+
+    /// The lines that each process has printed until it ended or could not be waited for, in the order of their start.
+    pub fn told(&mut self) -> Vec<Vec<(Instant, String)>> {
+        self.members.iter_mut().map(|member| std::mem::take(&mut member.lines)).collect()
+    }
+}
+
+impl Member {
+    /// Hears the process until it has ended without error.
+    fn wait(&mut self, deadline: Instant, stop: &Stop) -> Result<()> {
+        while !self.has_ended {
+            if stop.is_requested() {
+                return Err("interrupted".into());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("{} was not done after {TIME_LIMIT:?}", self.program.name).into());
+            }
+            match self.program.said.recv_timeout(LOOK) {
+                Ok((at, Said::Line(line))) => self.lines.push((at, line)),
+                Ok((_, Said::Ended(ended, last))) => {
+                    self.has_ended = true;
+                    if ended.code != Some(0) {
+                        return Err(failure(&self.program.name, last));
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
     }
 }
 
 impl Drop for Crew {
     fn drop(&mut self) {
+        self.members.iter().for_each(|member| member.program.handle.signal(libc::SIGKILL));
         for member in &mut self.members {
-            // A process that has ended cannot be killed, and need not be.
-            let _ = member.child.kill();
-            let _ = member.child.wait();
+            // What is still running holds files and sockets that the next measurement needs.
+            while !member.has_ended
+                && let Ok((_, said)) = member.program.said.recv_timeout(TIME_LIMIT)
+            {
+                member.has_ended = matches!(said, Said::Ended(..));
+            }
         }
     }
 }
 
 /// The last line that a process has left on its standard error.
-fn failure(member: &mut Member) -> Box<dyn std::error::Error> {
-    let mut text = String::new();
-    let _ = member.child.kill();
-    if let Some(output) = &mut member.child.stderr {
-        let _ = output.take(64 * 1024).read_to_string(&mut text);
-    }
-    let line = text.lines().last().unwrap_or("it ended without a word").to_owned();
-    format!("{}: {line}", member.name).into()
+fn failure(name: &str, last: Option<String>) -> Box<dyn std::error::Error> {
+    format!("{name}: {}", last.as_deref().unwrap_or("it ended without a word")).into()
 }

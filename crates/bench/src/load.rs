@@ -6,8 +6,8 @@
 //! them, so the sender's processor also brings each packet to the receiver's socket, and divides super-packets.
 
 use std::{
-    io::{BufRead, BufReader, Read},
-    process::{Child, Command, Stdio},
+    io::Read,
+    process::{Command, Stdio},
 };
 
 use serde::Serialize;
@@ -106,7 +106,7 @@ pub fn measure(scope: &Scope, stop: Stop, tell: Tell) -> Result<Report> {
         pps: Vec::new(),
     }));
     let mut crew = Crew::default();
-    crew.add("client0", start_receiver(&lab)?);
+    start_receiver(&lab, &mut crew)?;
     for run in 1..=scope.runs {
         tell(&format!("run {run} of {}: as fast as one processor can", scope.runs));
         for (tool, fastest) in there.iter().zip(&mut report.fastest) {
@@ -137,21 +137,16 @@ fn generate(lab: &OwnLab, options: &[&str]) -> Result<Value> {
 }
 
 /// Starts a receiver on the last processor.
-fn start_receiver(lab: &OwnLab) -> Result<Child> {
+fn start_receiver(lab: &OwnLab, crew: &mut Crew) -> Result<()> {
     let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
-    let mut command = on_processor(last, &std::env::current_exe()?.to_string_lossy());
+    // It says on its standard error that it is ready.
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec taskset -c \"$@\" 2>&1 >/dev/null", "sh", &last.to_string()]);
+    command.arg(std::env::current_exe()?);
     command.args(["load", "run", "--json", "--only", "receive", "--group", &format!("{GROUP}:{PORT}")]);
     command.args(["--interface", &lab.interface("client0")?.name]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = lab.get()?.spawn("client0", command)?;
-    let mut line = String::new();
-    if let Some(stderr) = child.stderr.take() {
-        BufReader::new(stderr).read_line(&mut line)?;
-    }
-    match line.trim() {
-        "ready" => Ok(child),
-        told => Err(format!("the receiver did not start: {told}").into()),
-    }
+    crew.add(lab.start("client0", "the receiver", command)?);
+    crew.wait_ready().map(drop)
 }
 
 fn on_processor(number: usize, program: &str) -> Command {

@@ -1,19 +1,17 @@
 //! Measures treecast itself: `treecast send` and `treecast receive`, as a user starts them.
 
 use std::{
-    io::{BufRead, BufReader},
     path::Path,
-    process::{Child, ChildStdout},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use serde::Serialize;
 use serde_json::Value;
+use treecast_lab::program::Program;
 
 use super::{
     crew::Crew,
@@ -43,9 +41,6 @@ impl Ours {
     }
 }
 
-/// The events of one process, each with the time when it came.
-type Told = JoinHandle<Vec<(Instant, Value)>>;
-
 /// A delivery to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Delivery<'a> {
@@ -65,22 +60,21 @@ pub(super) fn measure(stage: &Stage, delivery: Delivery<'_>) -> Result<Ours> {
         std::fs::remove_file(&ticket)?;
     }
     let mut crew = Crew::default();
-    let mut sender = start_sender(stage, delivery, &ticket)?;
-    let mut told = vec![listen(&mut sender)?];
-    crew.add("the sender", sender);
+    crew.add(start_sender(stage, delivery, &ticket)?);
     wait_for_file(stage, &ticket, &mut crew)?;
     for client in stage.clients().take(receivers as usize) {
-        let mut receiver = start_receiver(stage, &client, &ticket)?;
-        told.push(listen(&mut receiver)?);
-        crew.add(&client, receiver);
+        crew.add(start_receiver(stage, &client, &ticket)?);
     }
     let sampling = Arc::new(AtomicBool::new(true));
     let peaks = memory::sample(crew.ids().collect(), Arc::clone(&sampling));
     let ended = crew.wait(&stage.lab.stop);
     sampling.store(false, Ordering::Relaxed);
     let peaks = peaks.join().map_err(|_| "the sampling thread failed")?;
+    // The events are read when nothing is measured any more.
+    let event = |(at, line): (Instant, String)| Some((at, serde_json::from_str(&line).ok()?));
+    let told: Vec<Vec<(Instant, Value)>> =
+        crew.told().into_iter().map(|lines| lines.into_iter().filter_map(event).collect()).collect();
     drop(crew);
-    let told = told.into_iter().map(|told| told.join().unwrap_or_default()).collect::<Vec<_>>();
     ended.map_err(|error| explain(error, &told))?;
     for client in stage.clients().take(receivers as usize) {
         check_copy(stage, &client, source)?;
@@ -88,7 +82,7 @@ pub(super) fn measure(stage: &Stage, delivery: Delivery<'_>) -> Result<Ours> {
     sum_up(&told, &peaks)
 }
 
-fn start_sender(stage: &Stage, delivery: Delivery<'_>, ticket: &Path) -> Result<Child> {
+fn start_sender(stage: &Stage, delivery: Delivery<'_>, ticket: &Path) -> Result<Program> {
     let mut command = stage.treecast()?;
     command.args(["send", "--json", "--rate", "max", "--interface", &stage.interface("server0")?]);
     command.args(delivery.plain.then_some("--plain"));
@@ -96,25 +90,14 @@ fn start_sender(stage: &Stage, delivery: Delivery<'_>, ticket: &Path) -> Result<
         .args(["--session", "none", "--wait", &delivery.receivers.to_string(), "--ticket-file"])
         .arg(ticket)
         .arg(delivery.source);
-    stage.spawn("server0", command)
+    stage.lab.start("server0", "the sender", command)
 }
 
-fn start_receiver(stage: &Stage, client: &str, ticket: &Path) -> Result<Child> {
+fn start_receiver(stage: &Stage, client: &str, ticket: &Path) -> Result<Program> {
     let mut command = stage.treecast()?;
     command.args(["receive", "--json", "--interface", &stage.interface(client)?, "--name", client, "--into"]);
     command.arg(stage.folder(client)?).arg(format!("@{}", ticket.display()));
-    stage.spawn(client, command)
-}
-
-/// Reads a process's events in a thread, so that each gets its own time.
-fn listen(child: &mut Child) -> Result<Told> {
-    let output: ChildStdout = child.stdout.take().ok_or("it has no output")?;
-    Ok(std::thread::spawn(move || {
-        let lines = BufReader::new(output).lines().map_while(std::result::Result::ok);
-        // The events are read when nothing is measured any more.
-        let told: Vec<_> = lines.map(|line| (Instant::now(), line)).collect();
-        told.into_iter().filter_map(|(at, line)| Some((at, serde_json::from_str(&line).ok()?))).collect()
-    }))
+    stage.lab.start(client, client, command)
 }
 
 fn wait_for_file(stage: &Stage, path: &Path, crew: &mut Crew) -> Result<()> {

@@ -4,12 +4,13 @@ use std::{
     fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use treecast_driver::files::TargetFolder;
 use treecast_host::stop::Stop;
-use treecast_lab::{Interface, Lab, Options, Topology};
+use treecast_lab::{Interface, Lab, Options, Topology, program::Program};
 
 use super::Tell;
 
@@ -35,6 +36,17 @@ impl OwnLab {
 
     pub fn get(&self) -> Result<&Lab> {
         self.lab.as_ref().ok_or_else(|| "the network is gone".into())
+    }
+
+    /// Starts a program in a node, which messages call `name`. Its input is piped.
+    pub fn start(&self, node: &str, name: &str, mut command: Command) -> Result<Program> {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let errors = std::env::temp_dir().join(format!("treecast-bench{}-{number}", std::process::id()));
+        self.get()?.place(node, &mut command)?;
+        command.stdin(Stdio::piped());
+        Program::start_with_input(name.to_owned(), command, errors)
+            .map_err(|error| format!("cannot start {name} in {node}: {error}").into())
     }
 
     /// The first interface of a node.
@@ -98,12 +110,6 @@ impl Stage {
     /// A command that runs this program.
     pub fn treecast(&self) -> Result<Command> {
         Ok(Command::new(std::env::current_exe()?))
-    }
-
-    /// Starts a program in a node, its output and input piped.
-    pub fn spawn(&self, node: &str, mut command: Command) -> Result<Child> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Ok(self.lab.get()?.spawn(node, command)?)
     }
 
     /// The name of a node's first interface.

@@ -1,9 +1,8 @@
 //! Debian's uftp in the same network, at the best rate at which it serves everyone.
 
 use std::{
-    io::{BufRead, BufReader, Read},
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -86,10 +85,7 @@ fn attempt(stage: &Stage, source: &Path, rate_mbps: u32) -> Result<f64> {
         let folder = stage.folder(&client)?;
         let mut command = Command::new("uftpd");
         command.args(["-d", "-B", "16777216", "-I", &stage.interface(&client)?, "-D"]).arg(&folder);
-        let mut child = stage.spawn(&client, command).map_err(missing)?;
-        drain(child.stdout.take());
-        drain(child.stderr.take());
-        crew.add(&client, child);
+        crew.add(stage.lab.start(&client, &client, command).map_err(missing)?);
     }
     std::thread::sleep(Duration::from_millis(500));
     let interface = stage.interface("server0")?;
@@ -108,12 +104,11 @@ fn attempt(stage: &Stage, source: &Path, rate_mbps: u32) -> Result<f64> {
         &interface,
     ]);
     command.arg(source);
-    let mut sender = stage.spawn("server0", command).map_err(missing)?;
-    drain(sender.stdout.take());
     // uftp logs to its standard error.
-    let output = sender.stderr.take().ok_or("uftp has no output")?;
-    let lines: Vec<String> = BufReader::new(output).lines().map_while(std::result::Result::ok).collect();
-    sender.wait()?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let sender = stage.lab.get()?.spawn("server0", command).map_err(|error| missing(error.into()))?;
+    let output = String::from_utf8_lossy(&sender.wait_with_output()?.stderr).into_owned();
+    let lines: Vec<String> = output.lines().map(str::to_owned).collect();
     drop(crew);
     let served = stage.clients().filter(|client| is_served(stage, client, source)).count();
     for client in stage.clients() {
@@ -130,13 +125,6 @@ fn is_served(stage: &Stage, client: &str, source: &Path) -> bool {
 
 fn missing(error: Box<dyn std::error::Error>) -> String {
     format!("{error}; install uftp (`apt-get install uftp`) or leave it out with --no-uftp")
-}
-
-/// Reads output that nobody needs, so that the pipe does not fill up.
-fn drain(output: Option<impl Read + Send + 'static>) {
-    if let Some(mut output) = output {
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-    }
 }
 
 /// Parses uftp's line `Overall throughput: 14426.71 KB/s`.

@@ -27,7 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("rib", &["host", "measure"]),
     ("mast", &["wire", "host"]),
     ("feed", &["proto", "measure"]),
-    ("lab", &["wire", "host", "proto", "driver", "dataplane", "measure"]),
+    ("lab", &["wire", "host", "proto", "dataplane"]),
     (
         "experiment",
         &["wire", "host", "proto", "sim", "driver", "dataplane", "lab", "load", "mast", "measure"],

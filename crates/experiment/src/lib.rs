@@ -7,6 +7,9 @@
 //! There are two places: [`Lab`], which builds networks of namespaces and starts real programs in them, and [`Simulator`], which
 //! computes runs in virtual time. One engine keeps the book of both, and a run files the same rows at both.
 //!
+//! [`faults`] plays sessions in which things go wrong, [`mead_plan`] computes what ways of serving receivers cost, and [`svg`] draws a
+//! network.
+//!
 //! A kind of [`Workload`] is a folder below `workload`, with its keys, its plan, its runs and its measures. A new one needs that folder,
 //! a line in [`KINDS`], and its section in `labs/README.md`.
 //!
@@ -21,7 +24,10 @@ mod document;
 mod ears;
 mod engine;
 mod error;
+pub mod faults;
 mod filing;
+mod graph;
+pub mod mead_plan;
 mod observer;
 mod plan;
 mod programs;
@@ -48,6 +54,7 @@ use treecast_lab::{Topology, Trees, quantity::Size};
 pub use document::{Experiment, network::Network};
 pub use engine::{Bound, Failure, Order, Place, Preview, Refusal, Results, check, lab::Lab, preview, run};
 pub use error::Error;
+pub use graph::svg;
 pub use observer::{Event, Finished};
 pub use simulate::Simulator;
 

@@ -73,7 +73,7 @@ pub enum Error {
 
 impl Error {
     /// Wraps an error of the system with the action that failed.
-    pub(crate) fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+    pub fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let action = action.into();
         move |source| Error::System { action, source }
     }

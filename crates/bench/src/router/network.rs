@@ -7,7 +7,7 @@ use std::{
     fs,
     io::Write as _,
     net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream},
-    os::unix::{fs::OpenOptionsExt, process::CommandExt},
+    os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     process::{Command, Stdio},
     time::{Duration, Instant, SystemTime},
@@ -121,7 +121,7 @@ impl Network {
         let key_file = KeyFile::write()?;
         let name = format!("benchrouter{}", std::process::id());
         let lab = OwnLab::up(&topology(count)?, &name, stop, tell)?;
-        let mroute = start(lab.get()?, &["mroute", "--keep", "0s"])?;
+        let mroute = start(&lab, &["mroute", "--keep", "0s"])?;
         let nodes = lab.get()?.nodes().iter().filter(|node| node.name.starts_with("receiver"));
         let receivers = nodes.clone().map(|node| open_receiver(&lab, &node.name)).collect::<Result<_>>()?;
         let source = |node: &treecast_lab::LabNode| NodeSource {
@@ -160,8 +160,7 @@ impl Network {
         }
         let (_, running) = std::mem::replace(&mut self.mead, (Mead::Detached, Crew::default()));
         running.end(&self.lab.stop)?;
-        let lab = self.lab.get()?;
-        clear_interfaces(lab)?;
+        clear_interfaces(self.lab.get()?)?;
         let arguments = match wanted {
             Mead::Detached => return Ok(()),
             Mead::Program => &[][..],
@@ -171,7 +170,7 @@ impl Network {
             Mead::UserSpace => &["--user-space"],
         };
         let run = ["router", "run", "--all", "--leave-within", "0", "--copies-per-second", MOST_COPIES];
-        self.mead = (wanted, start(lab, &[&run, arguments].concat())?);
+        self.mead = (wanted, start(&self.lab, &[&run, arguments].concat())?);
         Ok(())
     }
 
@@ -266,13 +265,11 @@ fn topology(receivers: u32) -> Result<Topology> {
 }
 
 /// Starts this program in the router. Returns when the program reports that it is ready.
-fn start(lab: &Lab, arguments: &[&str]) -> Result<Crew> {
+fn start(lab: &OwnLab, arguments: &[&str]) -> Result<Crew> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A signal that ends the bench must not end this program. It is ended when nothing needs it any more.
-    command.process_group(0);
+    command.args(arguments);
     let mut crew = Crew::default();
-    crew.add(&format!("treecast {}", arguments.join(" ")), lab.spawn(ROUTER, command)?);
+    crew.add(lab.start(ROUTER, &format!("treecast {}", arguments.join(" ")), command)?);
     crew.wait_ready()?;
     Ok(crew)
 }

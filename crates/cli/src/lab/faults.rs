@@ -3,11 +3,9 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use serde_json::json;
+use treecast_experiment::faults::{self, Order, Outcome as Played, Schedule};
 use treecast_host::stop::Stop;
-use treecast_lab::{
-    Options,
-    faults::{self, Order, Outcome as Played, Schedule},
-};
+use treecast_lab::Options;
 
 use crate::{Outcome, arguments::counted};
 

@@ -229,7 +229,7 @@ fn list(args: ListArgs) -> Outcome {
 
 fn graph(args: GraphArgs) -> Outcome {
     let lab = Lab::open(&args.lab, &Options::default())?;
-    output::to_stdout(format_args!("{}", treecast_lab::svg(lab.topology(), lab.name())));
+    output::to_stdout(format_args!("{}", treecast_experiment::svg(lab.topology(), lab.name())));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use treecast_experiment::{Experiment, Network, Results};
-use treecast_lab::{Role, svg};
+use treecast_experiment::{Experiment, Network, Results, svg};
+use treecast_lab::Role;
 use treecast_measure::{
     Db,
     plot::Plot,

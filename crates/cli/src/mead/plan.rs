@@ -3,10 +3,8 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use serde_json::json;
-use treecast_lab::{
-    Topology,
-    mead_plan::{self, Options, Participants, Row, UseCase},
-};
+use treecast_experiment::mead_plan::{self, Options, Participants, Row, UseCase};
+use treecast_lab::Topology;
 
 use crate::Outcome;
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::mead_plan::{Group, Participants, UseCase};
 use serde::Deserialize;
-use treecast_lab::mead_plan::{Group, Participants, UseCase};
 
 /// The `[cast]` of a file, as it is written: the senders and receivers out of a list of use cases.
 #[derive(Debug, Clone, Deserialize)]

@@ -6,13 +6,13 @@ use serde::Deserialize;
 use treecast_lab::{
     Role, Topology,
     events::{self, Fault},
-    mead_plan::Scheme,
     quantity::Time,
 };
 use treecast_proto::explicit::mead::grouping::Parameters;
 use treecast_wire::{mead::MAX_ADDRESSES, ticket};
 
 use super::{local::LocalGroups, rate::SendRate, several::Several, sharing::Congestion};
+use crate::mead_plan::Scheme;
 
 /// A `[[delivery]]` of a file as it is written. Fanouts and repairs may be lists: then it stands for each
 /// combination.

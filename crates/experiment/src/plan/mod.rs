@@ -5,8 +5,8 @@ pub mod path;
 
 use std::{collections::BTreeSet, sync::Arc};
 
+pub use crate::mead_plan::Group;
 use treecast_driver::send::{OptionsError, parse_fec};
-pub use treecast_lab::mead_plan::Group;
 use treecast_lab::{
     Role, Topology, events,
     quantity::{Rate, Size},

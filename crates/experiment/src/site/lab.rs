@@ -2,34 +2,30 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File, OpenOptions},
-    io::{self, BufRead, BufReader, Write},
-    os::unix::{fs::OpenOptionsExt, process::CommandExt},
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
-        mpsc,
     },
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use treecast_dataplane::explicit::{self, Setting};
 use treecast_driver::security::random;
 use treecast_lab::{
-    BgpRoutes, CableQueue, Daemon, Lab, LabNode, Options, Role, Routing, Topology, Trees,
-    events::Fault,
-    parallel,
-    process::{self, Process},
+    BgpRoutes, CableQueue, Daemon, Lab, LabNode, Options, Role, Routing, Topology, Trees, events::Fault,
+    parallel, process,
 };
 use treecast_measure::{
     Db,
     sample::{InterfaceSource, NodeSource, Recorder, SampleError},
 };
 
-use super::{Handle, Need, Program, Said, Signal, Site};
+use super::{Need, Program, Site};
 use crate::{
     record::Record,
     store::Store,
@@ -218,7 +214,7 @@ impl Site for LabSite {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let errors = self.store.path().join(format!("errors-{number}"));
         let inside = self.lab().inside(node, &command).map_err(io::Error::other)?;
-        start_here(name, inside, errors)
+        Program::start(name, inside, errors)
     }
 
     fn folder(&self, node: &str, name: &str) -> io::Result<PathBuf> {
@@ -271,65 +267,6 @@ impl Site for LabSite {
 
     fn enter(&self, node: &str, work: Box<dyn FnOnce() + Send + '_>) -> io::Result<()> {
         self.lab().enter(node, work).map_err(io::Error::other)
-    }
-}
-
-/// Passes on what a program prints, and says how it has ended.
-fn listen(mut child: Child, process: &Process, errors: &Path, tell: &mpsc::Sender<(Instant, Said)>) {
-    let output = child.stdout.take().map(BufReader::new);
-    for line in output.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
-        // Nobody may listen any more; the program is waited for all the same.
-        _ = tell.send((Instant::now(), Said::Line(line)));
-    }
-    let ended = process.wait(child).unwrap_or_default();
-    _ = tell.send((Instant::now(), Said::Ended(ended, last_line(errors))));
-}
-
-/// Starts `command` as it is, away from this terminal, on a thread of its own: a program ends with the thread that starts it.
-pub(super) fn start_here(name: String, mut command: Command, errors: PathBuf) -> io::Result<Program> {
-    command.process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&errors)?);
-    let process = Arc::new(Process::default());
-    let (tell, said) = mpsc::channel();
-    let (started, has_started) = mpsc::channel();
-    let reaper = Arc::clone(&process);
-    thread::Builder::new().spawn(move || {
-        let spawned = reaper.start(|| command.spawn());
-        drop(command);
-        match spawned {
-            Err(error) => _ = started.send(Err(error)),
-            Ok(None) => {}
-            Ok(Some(child)) => {
-                _ = started.send(Ok(child.id()));
-                listen(child, &reaper, &errors, &tell);
-            }
-        }
-        _ = fs::remove_file(&errors);
-    })?;
-    let pid = has_started.recv().unwrap_or_else(|_| Err(io::Error::other("it was not to start")))?;
-    Ok(Program { name, said, handle: Handle::new(Ours(process)), pid: Some(pid) })
-}
-
-/// The last line of a text that says something, at most 500 characters of it.
-fn last_line(path: &Path) -> Option<String> {
-    let text = fs::read(path).ok()?;
-    let tail = String::from_utf8_lossy(&text[text.len().saturating_sub(4096)..]).into_owned();
-    let line = tail.lines().rev().find(|line| !line.trim().is_empty())?;
-    Some(line.trim().chars().take(500).collect())
-}
-
-/// A process of this machine.
-struct Ours(Arc<Process>);
-
-impl Signal for Ours {
-    fn send(&self, signal: i32) {
-        self.0.signal(signal);
-    }
-}
-
-impl Drop for Ours {
-    fn drop(&mut self) {
-        self.0.bar(libc::SIGTERM);
     }
 }
 

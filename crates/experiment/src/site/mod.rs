@@ -13,15 +13,10 @@ use std::{
     io::{self},
     path::{Path, PathBuf},
     process::Command,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError},
-    },
-    time::Instant,
 };
 
-use serde::de::DeserializeOwned;
-use treecast_lab::{BgpRoutes, CableQueue, Topology, events::Fault, process::Ended};
+pub use treecast_lab::program::{Program, Said, Slot};
+use treecast_lab::{BgpRoutes, CableQueue, Topology, events::Fault};
 use treecast_measure::{Db, sample::Recorder, sample::SampleError};
 
 pub use happenings::{Happening, while_they_happen};
@@ -41,7 +36,7 @@ pub trait Site: Sync {
     /// Whether the place can do this.
     fn can(&self, need: Need) -> bool;
 
-    /// Starts a program at a node. It ends at the latest when the last [`Handle`] of it is dropped.
+    /// Starts a program at a node. It ends at the latest when the last handle of it is dropped.
     ///
     /// # Errors
     /// If there is no such program or node.
@@ -133,130 +128,6 @@ pub fn attachment(site: &dyn Site, node: &str) -> io::Result<Attachment> {
     found.ok_or_else(|| io::Error::other(format!("{node} is on no network")))
 }
 
-/// A program that runs at a node.
-pub struct Program {
-    /// The name by which messages call the program.
-    pub name: String,
-    pub said: Receiver<(Instant, Said)>,
-    pub handle: Handle,
-    /// The process of the program, when it runs on this machine.
-    pub pid: Option<u32>,
-}
-
-/// Something that a program has told.
-#[derive(Debug)]
-pub enum Said {
-    /// The program has printed this line on its standard output.
-    Line(String),
-    /// The program has ended. The second field is the last line of its standard error.
-    Ended(Ended, Option<String>),
-}
-
-/// A handle by which a program can be sent signals.
-#[derive(Clone)]
-pub struct Handle(Arc<dyn Signal + Send + Sync>);
-
-/// A way to send signals to a program, wherever it runs.
-pub trait Signal {
-    /// Sends a signal, if the program still runs.
-    fn send(&self, signal: i32);
-}
-
-impl Handle {
-    pub fn new(signal: impl Signal + Send + Sync + 'static) -> Self {
-        Self(Arc::new(signal))
-    }
-
-    pub fn signal(&self, signal: i32) {
-        self.0.send(signal);
-    }
-}
-
-impl Program {
-    /// Waits until `end` for the next thing that the program tells.
-    pub fn next(&self, end: Instant) -> io::Result<(Instant, Said)> {
-        let left = end.saturating_duration_since(Instant::now());
-        self.said.recv_timeout(left).map_err(|error| match error {
-            RecvTimeoutError::Timeout => io::Error::other(format!("{} does not answer", self.name)),
-            RecvTimeoutError::Disconnected => io::Error::other(format!("{} has ended", self.name)),
-        })
-    }
-
-    /// Waits until `end` for an event of type `E`, and fails when the program ends instead. Lines that are no such event are
-    /// passed over: later versions may tell more than is known here.
-    pub fn event<E: DeserializeOwned>(&self, end: Instant) -> io::Result<(Instant, E)> {
-        loop {
-            match self.next(end)? {
-                (at, Said::Line(line)) => {
-                    if let Ok(event) = serde_json::from_str(&line) {
-                        return Ok((at, event));
-                    }
-                }
-                (_, Said::Ended(_, last)) => {
-                    let last = last.unwrap_or_else(|| "it said nothing".into());
-                    return Err(io::Error::other(format!("{} has ended: {last}", self.name)));
-                }
-            }
-        }
-    }
-}
-
-/// A place that holds one program after the other, and that another thread may close.
-#[derive(Default)]
-pub struct Slot {
-    state: Mutex<SlotState>,
-}
-
-#[derive(Default)]
-struct SlotState {
-    running: Option<Handle>,
-    /// Nothing may start any more.
-    closed: bool,
-}
-
-impl Slot {
-    /// Starts a program by `start`, unless the slot was closed; then `None`.
-    pub fn start(&self, start: impl FnOnce() -> io::Result<Program>) -> io::Result<Option<Program>> {
-        let mut state = self.lock();
-        if state.closed {
-            return Ok(None);
-        }
-        let program = start()?;
-        state.running = Some(program.handle.clone());
-        Ok(Some(program))
-    }
-
-    /// Takes note that the program in the slot has ended.
-    pub fn ended(&self) {
-        self.lock().running = None;
-    }
-
-    /// Sends a signal to the program, when one runs.
-    pub fn signal(&self, signal: i32) {
-        if let Some(running) = &self.lock().running {
-            running.signal(signal);
-        }
-    }
-
-    /// Closes the slot: no program starts in it any more, and the running one gets the signal.
-    pub fn close(&self, signal: i32) {
-        self.lock().closed = true;
-        self.signal(signal);
-    }
-
-    pub fn is_closed(&self) -> bool {
-        self.lock().closed
-    }
-
-    pub fn is_running(&self) -> bool {
-        self.lock().running.is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SlotState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;
@@ -274,16 +145,7 @@ pub mod tests {
         let errors = std::env::temp_dir().join(format!("treecast-shell-{}-{number}", std::process::id()));
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        lab::start_here("sh".into(), command, errors)
-    }
-
-    /// Waits until `end` for the program's end, whatever it says before.
-    fn ended(program: &Program, end: Instant) -> (Ended, Option<String>) {
-        loop {
-            if let (_, Said::Ended(ended, last)) = program.next(end).unwrap() {
-                return (ended, last);
-            }
-        }
+        Program::start("sh".into(), command, errors)
     }
 
     /// A site for tests that can do nothing.
@@ -362,25 +224,5 @@ pub mod tests {
 
     fn nowhere() -> io::Error {
         io::Error::other("this is nowhere")
-    }
-
-    #[test]
-    fn a_program_tells_its_lines_and_how_it_ended() {
-        let program = shell("echo one; echo last words >&2; exit 3").unwrap();
-        let end = Instant::now() + std::time::Duration::from_secs(30);
-        assert!(matches!(program.next(end).unwrap().1, Said::Line(line) if line == "one"));
-        let (ended, last) = ended(&program, end);
-        assert_eq!((ended.code, last.as_deref()), (Some(3), Some("last words")));
-        assert!(program.event::<serde_json::Value>(end).is_err());
-    }
-
-    #[test]
-    fn a_closed_slot_starts_nothing() {
-        let slot = Slot::default();
-        let program = slot.start(|| shell("exec sleep 60")).unwrap().unwrap();
-        slot.close(libc::SIGKILL);
-        let (ended, _) = ended(&program, Instant::now() + std::time::Duration::from_secs(30));
-        assert_eq!(ended.signal, Some(libc::SIGKILL));
-        assert!(slot.start(|| shell("exec sleep 60")).unwrap().is_none());
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use treecast_lab::mead_plan::{self, Cost, Group, Scheme, thesis_payload};
+use crate::mead_plan::{self, Cost, Group, Scheme, thesis_payload};
 
 use super::keys::{Load, Stream};
 use crate::{

@@ -8,11 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::mead_plan;
 use treecast_host::{
     interface::index_of,
     option::{self, ToGroups},
 };
-use treecast_lab::mead_plan;
 
 use super::{
     plan::{HEADERS_LEN, PlannedStream},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use treecast_lab::mead_plan::Group;
+use crate::mead_plan::Group;
 use treecast_proto::{Instant, explicit::mead::grouping::Parameters};
 use treecast_sim::session::{self, Came, Lists, StreamPlan, StreamRun, run_stream};
 

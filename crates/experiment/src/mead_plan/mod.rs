@@ -11,7 +11,7 @@ use treecast_proto::explicit::{mead::grouping::Parameters, plan};
 
 pub use self::participants::{Participants, Reduction, UseCase};
 use self::ways::Ways;
-use crate::topology::Topology;
+use treecast_lab::Topology;
 
 pub use treecast_proto::explicit::plan::{Cost, Group, Scheme};
 

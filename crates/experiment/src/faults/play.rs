@@ -18,7 +18,7 @@ use super::{
     program::{Exit, Program, Told, Who},
     schedule::{Fault, RECEIVERS, SMALL_DISK, Schedule},
 };
-use crate::{Daemon, Error, Lab, Result, events};
+use treecast_lab::{Daemon, Error, Lab, Result, events};
 
 /// The time by which everything must have ended. Otherwise the session has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -58,7 +58,7 @@ enum Action {
 }
 
 /// A receiver, over all its starts.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Member {
     program: Option<Program>,
     /// The time by which the receiver is killed, how long it stays away, and by how many seconds its files'
@@ -121,7 +121,7 @@ pub fn play(lab: &Lab, treecast: &Path, schedule: &Schedule, folder: &Path) -> R
     let result = session.run();
     session.end()?;
     result?;
-    Ok(session.judge())
+    session.judge()
 }
 
 impl Session<'_> {
@@ -179,15 +179,15 @@ impl Session<'_> {
                     *at = Instant::now();
                 }
             }
-            Told::Gone { who: Some(receiver), run } => {
+            Told::Gone { who: Some(receiver), run, exit } => {
                 let member = &mut self.members[receiver];
-                if let Some(program) = member.program.take_if(|program| program.run == run) {
-                    member.exit = Some(program.wait());
+                if member.program.take_if(|program| program.run == run).is_some() {
+                    member.exit = Some(exit);
                 }
             }
-            Told::Gone { who: None, run } => {
-                if let Some(program) = self.sender.take_if(|program| program.run == run) {
-                    self.sender_exit = Some(program.wait());
+            Told::Gone { who: None, run, exit } => {
+                if self.sender.take_if(|program| program.run == run).is_some() {
+                    self.sender_exit = Some(exit);
                 }
             }
         }
@@ -227,7 +227,7 @@ impl Session<'_> {
             }
             Action::Fault(Fault::KillSender { away }) => {
                 if let Some(sender) = self.sender.take() {
-                    sender.kill();
+                    self.kill(&sender)?;
                     self.later(now + away, Action::StartSender);
                 }
             }
@@ -301,7 +301,7 @@ impl Session<'_> {
 
     fn kill_receiver(&mut self, receiver: usize, back: Instant, dated_seconds: i64) -> Result<()> {
         let Some(program) = self.members[receiver].program.take() else { return Ok(()) };
-        program.kill();
+        self.kill(&program)?;
         if dated_seconds != 0 {
             let redated = redate(&self.folder_of(receiver), dated_seconds);
             redated.map_err(Error::system("date files"))?;
@@ -367,7 +367,7 @@ impl Session<'_> {
             }
         }
         if let Some(sender) = self.sender.take() {
-            sender.kill();
+            self.kill(&sender)?;
             self.sender_exit =
                 Some(if self.has_begun || self.senders == 1 { Exit::Killed } else { Exit::Waiting });
         }
@@ -393,13 +393,26 @@ impl Session<'_> {
         self.multicast_router.take().map_or(Ok(()), |router| router.end_by(libc::SIGINT))
     }
 
-    fn judge(&mut self) -> Outcome {
+    /// Kills a program, and hears what all programs tell until it is gone.
+    fn kill(&mut self, program: &Program) -> Result<()> {
+        program.kill();
+        loop {
+            match self.told.1.recv() {
+                Ok(Told::Gone { run, .. }) if run == program.run => return Ok(()),
+                Ok(told) => self.hear(told)?,
+                // This session can be told as long as it is there.
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn judge(&mut self) -> Result<Outcome> {
         let mut outcome = Outcome { twice: 0.0, failures: Vec::new() };
         for receiver in 0..RECEIVERS {
             let is_full = receiver == SMALL_DISK && self.schedule.leaves_full();
             let verdict = match self.members[receiver].program.take() {
                 Some(program) => {
-                    program.kill();
+                    self.kill(&program)?;
                     // A receiver that was started when all was over may look for a sender, and have everything.
                     self.files
                         .check(&self.folder_of(receiver), true)
@@ -435,7 +448,7 @@ impl Session<'_> {
             let panicked = self.logs(Some(receiver)).filter(|log| log.contains("panicked"));
             outcome.failures.extend(panicked.map(panic_in));
         }
-        outcome
+        Ok(outcome)
     }
 
     /// Judges the sender's end. It must end with 0. If a receiver failed as planned, the sender says so. A
@@ -463,7 +476,11 @@ impl Session<'_> {
     fn logs(&self, who: Who) -> impl Iterator<Item = String> {
         let prefix = format!("{}.", node_of(who));
         let logs = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let own = logs.filter(move |entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+        let own = logs.filter(move |entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with(&prefix) && name.ends_with(".log")
+        });
         own.filter_map(|entry| Some(String::from_utf8_lossy(&fs::read(entry.path()).ok()?).into_owned()))
     }
 

@@ -10,10 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{
-    Error, Lab, Result,
-    plan::{Interface, LabNode},
-};
+use treecast_lab::{Error, Interface, Lab, LabNode, Result};
 
 /// The state of an established connection in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";

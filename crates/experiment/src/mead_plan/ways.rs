@@ -4,10 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use treecast_proto::explicit::plan::Network;
 
-use crate::{
-    routes::{self, Route},
-    topology::{Role, Subnet, Topology},
-};
+use treecast_lab::{Role, Route, Subnet, Topology, routes};
 
 /// Follows IPv6 routes from node to node.
 pub(super) struct Ways<'a> {

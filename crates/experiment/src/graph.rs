@@ -12,7 +12,7 @@ use layout::{BOX_HEIGHT, BOX_WIDTH, Folded, Layout, Point};
 use treecast_driver::words::counted;
 use treecast_measure::plot::escape;
 
-use crate::topology::{Loss, Network, NetworkKind, Quality, Role, Topology};
+use treecast_lab::{Loss, Network, NetworkKind, Quality, Role, Topology};
 
 /// The factor by which a picture is shown larger than it is laid out, so that small networks are easy to read.
 const SCALE: f64 = 1.4;

@@ -11,8 +11,8 @@ mod schedule;
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Lab, Options, Result, Topology};
 use schedule::RECEIVERS;
+use treecast_lab::{Error, Lab, Options, Result, Topology};
 
 pub use play::Outcome;
 pub use schedule::{Fault, Schedule};

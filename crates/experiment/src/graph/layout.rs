@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::topology::{NetworkKind, Quality, Role, Topology};
+use treecast_lab::{NetworkKind, Quality, Role, Topology};
 
 pub const BOX_WIDTH: f64 = 68.0;
 /// The width of a box in a large topology, whose picture would be too wide for a page otherwise.

@@ -1,20 +1,22 @@
 //! Starts, observes and kills a sender or a receiver in the lab.
 
 use std::{
-    fmt, fs,
-    io::{BufRead, BufReader, Write},
+    fmt,
+    fs::{self, File},
+    io::Write,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::mpsc::Sender,
-    thread,
 };
 
 use treecast_driver::{receive::ReceiveEvent, send::SendEvent};
-
-use treecast_host::process::die_with_parent;
+use treecast_host::process::{Ended, die_with_parent};
+use treecast_lab::{
+    Error, Lab, Result,
+    program::{self, Handle, Said},
+};
 
 use super::fetched::Report;
-use crate::{Error, Lab, Result};
 
 /// The program that a message comes from: a receiver's number, or `None` for the sender.
 pub type Who = Option<usize>;
@@ -45,6 +47,7 @@ pub enum Told {
     Gone {
         who: Who,
         run: usize,
+        exit: Exit,
     },
 }
 
@@ -78,10 +81,15 @@ impl fmt::Display for Exit {
     }
 }
 
+impl From<Ended> for Exit {
+    fn from(ended: Ended) -> Self {
+        ended.code.map_or(Self::Signal, Self::Code)
+    }
+}
+
 /// A running program.
-#[derive(Debug)]
 pub struct Program {
-    child: Child,
+    handle: Handle,
     pub run: usize,
 }
 
@@ -95,38 +103,33 @@ impl Program {
         log: &Path,
         told: &Sender<Told>,
     ) -> Result<Self> {
-        let mut log = fs::File::create(log).map_err(Error::system(format!("write {}", log.display())))?;
-        let errors = log.try_clone().map_err(Error::system("write a log"))?;
+        let failed = || Error::system(format!("write {}", log.display()));
+        let mut printed = File::create(log).map_err(failed())?;
+        lab.place(node, &mut command)?;
         die_with_parent(&mut command);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
-        let mut child = lab.spawn(node, command)?;
-        let (output, told) = (child.stdout.take(), told.clone());
-        thread::spawn(move || {
-            for line in output.into_iter().flat_map(|output| BufReader::new(output).lines()) {
-                let Ok(line) = line else { break };
-                // A log that cannot be written is missed only if something fails.
-                _ = writeln!(log, "{line}");
-                if news(&line, who, run).is_some_and(|news| told.send(news).is_err()) {
-                    break;
+        command.stdin(Stdio::null());
+        let (told, errors) = (told.clone(), log.with_extension("errors"));
+        let said = errors.clone();
+        let hear = move |what| {
+            // If nobody listens any more, nothing need be reported. A log that cannot be written is missed only if something fails.
+            match what {
+                Said::Line(line) => {
+                    _ = writeln!(printed, "{line}");
+                    news(&line, who, run).into_iter().for_each(|news| _ = told.send(news));
+                }
+                Said::Ended(ended, _) => {
+                    _ = printed.write_all(&fs::read(&said).unwrap_or_default());
+                    _ = told.send(Told::Gone { who, run, exit: ended.into() });
                 }
             }
-            // If nobody listens any more, the end need not be reported.
-            _ = told.send(Told::Gone { who, run });
-        });
-        Ok(Self { child, run })
+        };
+        let (handle, ..) = program::start(command, errors, hear).map_err(failed())?;
+        Ok(Self { handle, run })
     }
 
-    /// Kills the program with SIGKILL.
-    pub fn kill(mut self) {
-        // It may have ended by itself.
-        _ = self.child.kill();
-        _ = self.child.wait();
-    }
-
-    /// Waits for the program's end, and returns how it has ended.
-    pub fn wait(mut self) -> Exit {
-        let code = self.child.wait().ok().and_then(|status| status.code());
-        code.map_or(Exit::Signal, Exit::Code)
+    /// Kills the program with SIGKILL. It tells when it is gone.
+    pub fn kill(&self) {
+        self.handle.signal(libc::SIGKILL);
     }
 }
 
