@@ -44,10 +44,20 @@ mod store;
 mod told;
 mod verify;
 mod vocabulary;
-mod workload;
+mod workload {
+    //! The kinds of workloads, each in a folder of its own: its keys, its plan, its runs in a lab and in the simulator, and its measures.
+
+    pub mod feed;
+    pub mod files;
+    pub mod load;
+    pub mod multihoming;
+    pub mod sharing;
+    pub mod stream;
+}
 
 use std::{collections::BTreeSet, fmt, path::Path, sync::Arc, time::Duration};
 
+use serde::de::DeserializeOwned;
 use toml::Table;
 use treecast_lab::{Topology, Trees, quantity::Size};
 
@@ -89,6 +99,15 @@ struct Kind {
 
 /// Checks the keys that were read, and makes the workload of them. Paths in them begin at the folder.
 type Completion = Box<dyn FnOnce(&Path) -> Result<Arc<dyn Workload>, String>>;
+
+/// Reads the keys of a workload, which `complete` will check.
+fn read<K: DeserializeOwned + 'static, W: Workload + 'static>(
+    keys: Table,
+    complete: fn(K, &Path) -> Result<W, String>,
+) -> Result<Completion, toml::de::Error> {
+    let keys: K = keys.try_into()?;
+    Ok(Box::new(move |folder| Ok(Arc::new(complete(keys, folder)?))))
+}
 
 /// What the runs of an experiment do: the `[workload]` of its file.
 trait Workload: fmt::Debug + Send + Sync {

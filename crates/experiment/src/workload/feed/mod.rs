@@ -10,10 +10,7 @@ use treecast_proto::policy;
 use treecast_sim::session::ObjectPlan;
 
 use self::keys::{Configuration, Feed, Priority};
-use super::{
-    files::{self, check_session},
-    read,
-};
+use super::files::{self, check_session};
 use crate::{
     Error, Kind, Network, Units, Work, Workload,
     cargo::{
@@ -30,6 +27,7 @@ use crate::{
         runner::{Runner, Stage},
     },
     plan::{Planned, Scope, Wanted, estimate::around_session},
+    read,
     schedule::{Schedule, seed_for},
     session,
     simulate::{self, Goods, Lacking, Made, Simulation},

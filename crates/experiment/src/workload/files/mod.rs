@@ -9,7 +9,6 @@ use treecast_driver::send::Rates;
 use treecast_lab::quantity::Size;
 
 use self::objects::{ObjectKeys, Objects};
-use super::read;
 use crate::{
     Error, Kind, Network, Units, Work, Workload,
     cargo::Cargo,
@@ -24,6 +23,7 @@ use crate::{
         Planned, Scope, Wanted,
         estimate::{around_session, transfer_of},
     },
+    read,
     schedule::Schedule,
     session,
     simulate::{self, Goods, Lacking, Made, Simulation},

@@ -20,7 +20,7 @@ use self::{
     keys::{LoadKeys, Loading},
     plan::PlannedLoad,
 };
-use super::{read, stream::check_stream};
+use super::stream::check_stream;
 use crate::{
     Error, Kind, Network, Units, Work, Workload,
     document::{
@@ -30,6 +30,7 @@ use crate::{
     },
     engine::runner::{Runner, Stage},
     plan::{Group, Planned, Scope, Wanted, path::SharedPath},
+    read,
     schedule::Schedule,
     simulate::{Made, Simulation},
     site::Need,

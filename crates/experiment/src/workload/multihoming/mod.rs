@@ -22,7 +22,6 @@ use self::{
     keys::{Multihoming, MultihomingKeys},
     plan::PlannedMultihoming,
 };
-use super::read;
 use crate::{
     Error, Kind, Network, Units, Work, Workload,
     document::{
@@ -32,6 +31,7 @@ use crate::{
     },
     engine::runner::{Runner, Stage},
     plan::{Group, Planned, Scope, Wanted},
+    read,
     schedule::Schedule,
     simulate::{Made, Simulation},
     site::Need,

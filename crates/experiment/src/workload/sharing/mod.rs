@@ -13,12 +13,9 @@ use std::{sync::Arc, time::Duration};
 use treecast_lab::{Topology, quantity::Size};
 
 use self::keys::SharingKeys;
-use super::{
-    files::{
-        check_session,
-        objects::{ObjectKeys, Objects},
-    },
-    read,
+use super::files::{
+    check_session,
+    objects::{ObjectKeys, Objects},
 };
 use crate::{
     Error, Kind, Network, Units, Work, Workload,
@@ -35,6 +32,7 @@ use crate::{
         estimate::around_session,
         path::{self, SharedPath},
     },
+    read,
     schedule::Schedule,
     simulate::{Lacking, Made, Simulation},
     site::Need,

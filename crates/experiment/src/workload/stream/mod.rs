@@ -21,7 +21,6 @@ use self::{
     keys::{Stream, StreamKeys},
     plan::PlannedStream,
 };
-use super::read;
 use crate::{
     Error, Kind, Network, Units, Work, Workload,
     document::{
@@ -31,6 +30,7 @@ use crate::{
     },
     engine::runner::{Runner, Stage},
     plan::{Group, Planned, Scope, Wanted},
+    read,
     schedule::Schedule,
     simulate::{Lacking, Made, Simulation},
     site::Need,
