@@ -37,14 +37,16 @@ endif
 # Senders keep the state of their sessions below this folder, and not in the user's.
 test test-all: export XDG_STATE_HOME := $(CURDIR)/target/state
 
-# What a change can break in daily work.
-test: style
+# What a change can break in daily work. The source is checked beside the tests of the command, which mostly wait.
+test:
+	scripts/setup.sh style
 	scripts/setup.sh test
 	scripts/test.sh
 
 # The long tests, too: more seeds, more faults, and machines that start from packages. Before each release.
 test-all: export TREECAST_LONG := 1
-test-all: style
+test-all:
+	scripts/setup.sh style
 	scripts/setup.sh test package
 	scripts/test.sh --include-ignored
 
