@@ -128,10 +128,16 @@ if ! rust_is_new_enough; then
     rust_is_new_enough || die "rustc is older than $RUST_NEEDED: run 'rustup default stable'"
 fi
 
-# Without this target a test falls back to reading the sources.
-if command -v rustup >/dev/null 2>&1; then
-    rustup target add wasm32-unknown-unknown >/dev/null 2>&1 || true
-fi
+# without_an_os: a target that has no operating system. A test builds the protocols for it. A Rust that a distribution has
+# packaged may lack it.
+without_an_os() {
+    command -v rustup >/dev/null 2>&1 || return 0
+    ! rustup target list --installed | grep -qx wasm32-unknown-unknown || return 0
+    log=$(mktemp)
+    rustup target add wasm32-unknown-unknown >"$log" 2>&1 ||
+        die "rustup could not install the target wasm32-unknown-unknown ($(why "$log")): mend the network, and try again"
+    rm -f "$log"
+}
 
 # style_tools: what checks the form of the code. Rust that is there already may have been installed without them.
 style_tools() {
@@ -201,6 +207,7 @@ for extra in "$@"; do
     case $extra in
         lint) cargo_tool cargo-deny ;;
         style) style_tools ;;
+        test) without_an_os ;;
         package)
             target=$(realpath "$(dirname "$0")/..")/target
             musl_target x86_64
