@@ -304,7 +304,7 @@ struct treecast_standing_rule {
   treecast_accept accept;
   // What `accept` gets. It is used until the standing receiver is freed.
   void *context;
-  // Whom a session must be for: standing, named (this receiver is named by its sender) or anybody. NULL: standing.
+  // The audience that a session must have: standing, named (this receiver is named by its sender) or anybody. NULL: standing.
   const char *audience;
   // Whether a session is ignored that began before the last one of this rule and sender.
   bool in_order;

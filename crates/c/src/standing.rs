@@ -67,7 +67,7 @@ pub struct treecast_standing_rule {
     pub accept: treecast_accept,
     /// What `accept` gets. It is used until the standing receiver is freed.
     pub context: *mut c_void,
-    /// Whom a session must be for: standing, named (this receiver is named by its sender) or anybody. NULL: standing.
+    /// The audience that a session must have: standing, named (this receiver is named by its sender) or anybody. NULL: standing.
     pub audience: *const c_char,
     /// Whether a session is ignored that began before the last one of this rule and sender.
     pub in_order: bool,

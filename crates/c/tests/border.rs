@@ -36,7 +36,7 @@ fn the_static_library_refuses_bad_arguments_too() {
     assert_eq!(succeed(start(&program, &[state.path()])), b"done\n");
 }
 
-/// By an announcement, by a short code, and by the rule of a standing receiver.
+/// The ways are an announcement, a short code, and the rule of a standing receiver.
 #[test]
 fn c_finds_sessions() {
     let folder = scratch();

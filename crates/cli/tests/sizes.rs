@@ -32,8 +32,8 @@ const LARGE_STRUCTS: &[(&str, usize)] = &[
 
 /// How many types of all crates have each of these names.
 const RESERVED: &[(&str, usize)] = &[
-    ("Group", 14),
-    ("Session", 10),
+    ("Group", 8),
+    ("Session", 7),
     ("Object", 8),
     ("Block", 2),
     ("Fanout", 6),

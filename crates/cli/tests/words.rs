@@ -24,7 +24,14 @@ const READ_THROUGH: &[&str] = &[
     "dataplane",
     "experiment",
     "lab",
-    "experiment",
+    "doctor",
+    "load",
+    "beacon",
+    "mast",
+    "rib",
+    "feed",
+    "c",
+    "python",
 ];
 
 /// Openings of doc comments that leave out the subject (STYLE, "Prose").

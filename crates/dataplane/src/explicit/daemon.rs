@@ -29,7 +29,7 @@ use treecast_proto::{
 use treecast_wire::{ipv6::is_forwardable, mead::Dialect, xcast::ALL_XCAST_ROUTERS};
 
 use super::{
-    Config, Discovery, Error, Group, Neighbour, Notice, Registered, Setting, Status, Xcast,
+    Config, DesignatedGroup, Discovery, Error, Neighbour, Notice, Registered, Setting, Status, Xcast,
     claims::{self, Claims},
     course::Course,
     left::{Left, why_nobody},
@@ -583,7 +583,7 @@ fn report(
         })
         .collect();
     neighbours.sort_by(|one, other| (&one.interface, one.address).cmp(&(&other.interface, other.address)));
-    let group = |(group, links): (&Ipv6Addr, &BTreeSet<u32>)| Group {
+    let group = |(group, links): (&Ipv6Addr, &BTreeSet<u32>)| DesignatedGroup {
         group: *group,
         interfaces: links.iter().copied().map(name).collect(),
     };

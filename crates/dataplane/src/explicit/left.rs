@@ -16,7 +16,7 @@ use super::{
     Error, PRIORITY, Remains,
     blocking::remove_filter,
     claims::{self, Claims},
-    shared::Group,
+    shared::GroupEntry,
 };
 use treecast_host::{
     interface::Interface,
@@ -115,9 +115,9 @@ fn lease_in(table: MapData) -> Option<u64> {
 }
 
 fn groups_in(table: MapData) -> Option<Vec<(Ipv6Addr, Vec<u32>)>> {
-    let groups: HashMap<MapData, [u8; 16], Group> = Map::HashMap(table).try_into().ok()?;
+    let groups: HashMap<MapData, [u8; 16], GroupEntry> = Map::HashMap(table).try_into().ok()?;
     let links =
-        |group: Group| group.lans.iter().take(group.count as usize).map(|lan| lan.interface).collect();
+        |group: GroupEntry| group.lans.iter().take(group.count as usize).map(|lan| lan.interface).collect();
     Some(groups.iter().filter_map(Result::ok).map(|(group, entry)| (group.into(), links(entry))).collect())
 }
 

@@ -40,7 +40,8 @@ pub use error::{Error, Remains};
 pub use left::clean;
 pub use shared::MAX_ALLOWED;
 pub use status::{
-    Copies, Discovery, Group, Interface, Leaving, Neighbour, OtherDialect, Registered, Setting, Status, Xcast,
+    Copies, DesignatedGroup, Discovery, Interface, Leaving, Neighbour, OtherDialect, Registered, Setting,
+    Status, Xcast,
 };
 
 /// Priority of the router's filters, behind those of other programs. What other filters drop has not come in.

@@ -23,8 +23,8 @@ use super::{
     PRIORITY,
     left::{Left, NAME},
     shared::{
-        COUNTERS, Config, Group, Lan, MAX_LANS, Mac, Neighbour, NeighbourKey, REQUEST_PACKET, dialect_number,
-        mode_number, prefix_parts,
+        COUNTERS, Config, GroupEntry, Lan, MAX_LANS, Mac, Neighbour, NeighbourKey, REQUEST_PACKET,
+        dialect_number, mode_number, prefix_parts,
     },
 };
 use treecast_host::{
@@ -45,7 +45,7 @@ pub struct Program {
     acts_until: Array<MapData, u64>,
     own: HashMap<MapData, [u8; 16], u8>,
     counters: PerCpuArray<MapData, u64>,
-    groups: HashMap<MapData, [u8; 16], Group>,
+    groups: HashMap<MapData, [u8; 16], GroupEntry>,
     allowed: LpmTrie<MapData, [u8; 16], u8>,
     /// Interfaces' Ethernet addresses, here and as the program knows them.
     macs: BTreeMap<u32, [u8; 6]>,
@@ -225,7 +225,7 @@ impl Program {
                 let mac = self.macs.get(interface)?;
                 Some(Lan { interface: *interface, mac: *mac, unused: 0 })
             };
-            let mut entry = Group { count: 0, lans: [Lan::default(); MAX_LANS] };
+            let mut entry = GroupEntry { count: 0, lans: [Lan::default(); MAX_LANS] };
             for (place, lan) in entry.lans.iter_mut().zip(interfaces.iter().filter_map(lan)) {
                 *place = lan;
                 entry.count += 1;

@@ -99,7 +99,7 @@ pub struct Lan {
 /// The links on which a group is served: `struct mead_group`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub struct Group {
+pub struct GroupEntry {
     pub count: u32,
     pub lans: [Lan; MAX_LANS],
 }
@@ -113,7 +113,7 @@ const _: () = assert!(offset_of!(Config, refresh_ns) == 16);
 const _: () = assert!(offset_of!(Config, list_key) == 40);
 const _: () = assert!(size_of::<Mac>() == 8);
 const _: () = assert!(size_of::<Lan>() == 12 && offset_of!(Lan, mac) == 4);
-const _: () = assert!(size_of::<Group>() == 4 + 12 * MAX_LANS);
+const _: () = assert!(size_of::<GroupEntry>() == 4 + 12 * MAX_LANS);
 const _: () = assert!(size_of::<NeighbourKey>() == 20);
 const _: () = assert!(size_of::<Neighbour>() == 24);
 const _: () = assert!(REQUEST_PACKET + MAX_REQUEST_LEN == 336);
@@ -123,7 +123,7 @@ unsafe impl aya::Pod for Config {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Mac {}
 // SAFETY: as above.
-unsafe impl aya::Pod for Group {}
+unsafe impl aya::Pod for GroupEntry {}
 // SAFETY: as above.
 unsafe impl aya::Pod for NeighbourKey {}
 // SAFETY: as above.

@@ -36,7 +36,7 @@ pub struct Status {
     pub passed_on: BTreeMap<String, u64>,
     pub xcast: Xcast,
     /// The groups that receivers on this router's links have joined.
-    pub groups: Vec<Group>,
+    pub groups: Vec<DesignatedGroup>,
     /// The neighbours to which the program sent copies lately. Copies that the kernel sent are not among them.
     pub neighbours: Vec<Neighbour>,
 }
@@ -168,7 +168,7 @@ pub struct Neighbour {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
+pub struct DesignatedGroup {
     pub group: Ipv6Addr,
     /// The interfaces on whose links somebody listens to the group.
     pub interfaces: Vec<String>,

@@ -27,7 +27,7 @@ pub use daemon::{run, show};
 pub use error::Error;
 pub use keeper::keep;
 pub use notices::Notice;
-pub use status::{Entry, Family, Group, Interface, Listening, Room, Source, SourceFilter, Status};
+pub use status::{Entry, Family, Interface, JoinedGroup, Listening, Room, Source, SourceFilter, Status};
 
 /// A kernel's number for one of the interfaces that it routes between (mif, vif): 0 to 31.
 pub(crate) type Slot = u16;

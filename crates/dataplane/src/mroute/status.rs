@@ -37,7 +37,7 @@ pub struct Interface {
     pub is_querier: bool,
     /// The seconds until the other querier counts as gone.
     pub querier_expires_s: Option<u64>,
-    pub groups: Vec<Group>,
+    pub groups: Vec<JoinedGroup>,
     /// The room for groups and sources. None on the upstream interface.
     pub room: Option<Room>,
 }
@@ -63,7 +63,7 @@ pub struct Room {
 
 /// The wishes of an interface's listeners about a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
+pub struct JoinedGroup {
     pub group: IpAddr,
     pub filter: SourceFilter,
     /// The seconds until the group is forgotten if nobody reports it again.
@@ -156,7 +156,7 @@ impl Interface {
             querier: link.querier,
             is_querier: link.querier.is_some() && link.querier_expires.is_none(),
             querier_expires_s: link.querier_expires.map(|left| left.as_secs()),
-            groups: link.groups.into_iter().map(Group::from).collect(),
+            groups: link.groups.into_iter().map(JoinedGroup::from).collect(),
             room: link.room.map(Room::from),
         }
     }
@@ -180,7 +180,7 @@ impl From<RoomSnapshot> for Room {
     }
 }
 
-impl From<GroupSnapshot> for Group {
+impl From<GroupSnapshot> for JoinedGroup {
     fn from(group: GroupSnapshot) -> Self {
         let source = |(source, expires): (IpAddr, Duration)| Source { source, expires_s: expires.as_secs() };
         Self {

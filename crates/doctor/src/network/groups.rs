@@ -10,7 +10,7 @@ use std::{
 
 /// A group that is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Group {
+pub struct TestGroup {
     pub address: IpAddr,
     /// The name of its scope.
     pub name: &'static str,
@@ -20,30 +20,30 @@ pub struct Group {
     pub is_source_specific: bool,
 }
 
-const fn v4(octets: [u8; 4], name: &'static str) -> Group {
+const fn v4(octets: [u8; 4], name: &'static str) -> TestGroup {
     let address = IpAddr::V4(Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3]));
-    Group { address, name, is_link_local: false, is_source_specific: false }
+    TestGroup { address, name, is_link_local: false, is_source_specific: false }
 }
 
 /// IPv6 groups are transient ones of their scope (RFC 4291, section 2.7): nobody has them for another purpose.
-const fn v6(first: u16, third: u16, name: &'static str) -> Group {
+const fn v6(first: u16, third: u16, name: &'static str) -> TestGroup {
     let address = IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0x7463, third));
-    Group { address, name, is_link_local: false, is_source_specific: false }
+    TestGroup { address, name, is_link_local: false, is_source_specific: false }
 }
 
 /// The groups that each run tries, and those that its further tests use.
-const FIXED: [Group; 19] = [
+const FIXED: [TestGroup; 19] = [
     v4([239, 255, 77, 84], "239.255, local"),
-    Group { is_link_local: true, ..v4([224, 0, 0, 254], "224.0.0, link-local") },
+    TestGroup { is_link_local: true, ..v4([224, 0, 0, 254], "224.0.0, link-local") },
     v4([224, 0, 1, 20], "224.0.1, global"),
-    Group { is_source_specific: true, ..v4([232, 77, 67, 84], "232, source-specific") },
+    TestGroup { is_source_specific: true, ..v4([232, 77, 67, 84], "232, source-specific") },
     v4([233, 252, 0, 84], "233, GLOP"),
     v4([239, 192, 77, 84], "239.192, organisation"),
     v6(0xff15, 0x6472, "ff05, site"),
-    Group { is_link_local: true, ..v6(0xff12, 0x6472, "ff02, link-local") },
+    TestGroup { is_link_local: true, ..v6(0xff12, 0x6472, "ff02, link-local") },
     v6(0xff18, 0x6472, "ff08, organisation"),
     v6(0xff1e, 0x6472, "ff0e, global"),
-    Group {
+    TestGroup {
         is_source_specific: true,
         address: IpAddr::V6(Ipv6Addr::new(0xff3e, 0, 0, 0, 0, 0, 0x8000, 0x6472)),
         ..v6(0, 0, "ff3e, source-specific")
@@ -91,7 +91,7 @@ const DRAWN: [(usize, u8); 9] = [(0, 2), (3, 1), (4, 2), (5, 2), (6, 2), (7, 2),
 /// The groups of a run. A request names a group by its place here. They follow from the run's number and from the groups that the
 /// person has named, so a listener joins and sends to no others.
 #[derive(Debug, Clone)]
-pub struct Groups(Vec<Group>);
+pub struct Groups(Vec<TestGroup>);
 
 impl Default for Groups {
     fn default() -> Self {
@@ -124,7 +124,7 @@ impl Groups {
     }
 
     /// The group at a place. `None` if there is none.
-    pub fn get(&self, place: usize) -> Option<&Group> {
+    pub fn get(&self, place: usize) -> Option<&TestGroup> {
         self.0.get(place)
     }
 
@@ -144,17 +144,17 @@ impl Groups {
 }
 
 impl Index<usize> for Groups {
-    type Output = Group;
+    type Output = TestGroup;
 
     /// # Panics
     /// If there is no group at this place.
-    fn index(&self, place: usize) -> &Group {
+    fn index(&self, place: usize) -> &TestGroup {
         &self.0[place]
     }
 }
 
 /// The fixed group at a place, such as those of visits, which every run has. `None` if there is none.
-pub fn fixed(place: usize) -> Option<&'static Group> {
+pub fn fixed(place: usize) -> Option<&'static TestGroup> {
     FIXED.get(place)
 }
 
@@ -167,7 +167,7 @@ pub fn is_beyond_host(address: IpAddr) -> bool {
 }
 
 /// Draws a group beside a fixed one. Of two that are drawn, one is even and one is odd, because switches sort groups by their low bits.
-fn drawn(beside: &Group, run: u64, number: u8) -> Group {
+fn drawn(beside: &TestGroup, run: u64, number: u8) -> TestGroup {
     let mixed = (run ^ u64::from(number) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let drawn = ((mixed >> 32) as u32 & !1) | u32::from(number & 1);
     let address = match beside.address {
@@ -183,17 +183,17 @@ fn drawn(beside: &Group, run: u64, number: u8) -> Group {
             IpAddr::V6(Ipv6Addr::from_bits(fixed.to_bits() & !u128::from(u32::MAX) | low))
         }
     };
-    Group { address, ..*beside }
+    TestGroup { address, ..*beside }
 }
 
 /// A group that a person has named. It is of the scope of the fixed group that has its prefix.
-fn of_person(address: IpAddr) -> Group {
+fn of_person(address: IpAddr) -> TestGroup {
     let prefix = |address: IpAddr| match address {
         IpAddr::V4(address) => u32::from(u16::from_be_bytes([address.octets()[0], address.octets()[1]])),
         // The scope, whatever the flags are (RFC 4291, section 2.7).
         IpAddr::V6(address) => u32::from(address.octets()[1] & 0xf),
     };
-    let of_scope = |group: &&Group| {
+    let of_scope = |group: &&TestGroup| {
         !group.is_source_specific
             && group.address.is_ipv4() == address.is_ipv4()
             && prefix(group.address) == prefix(address)
@@ -204,7 +204,7 @@ fn of_person(address: IpAddr) -> Group {
     };
     let known = FIXED[EACH_SCOPE].iter().find(of_scope).filter(|_| !is_source_specific);
     let name = known.map_or(if is_source_specific { "source-specific" } else { "named" }, |known| known.name);
-    Group { address, name, is_link_local, is_source_specific }
+    TestGroup { address, name, is_link_local, is_source_specific }
 }
 
 #[cfg(test)]

@@ -42,11 +42,11 @@ pub enum GroupsFileError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupsFile {
     path: PathBuf,
-    groups: Vec<Group>,
+    groups: Vec<WrittenGroup>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Group {
+struct WrittenGroup {
     /// The place in the list of the group above. `None`: the sender is above.
     above: Option<usize>,
     /// The members' addresses. The first one is the controller's.
@@ -86,7 +86,7 @@ impl GroupsFile {
             if names.insert(name.trim().to_owned(), groups.len()).is_some() {
                 return Err(wrong(format!("another group is called {:?}", name.trim())));
             }
-            let mut group = Group { above, members: Vec::new() };
+            let mut group = WrittenGroup { above, members: Vec::new() };
             for member in members.split_whitespace() {
                 let member: IpAddr =
                     member.parse().map_err(|_| wrong(format!("{member:?} is no IP address")))?;

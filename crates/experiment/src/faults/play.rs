@@ -68,7 +68,7 @@ struct Member {
     fetched: Fetched,
 }
 
-pub struct Session<'a> {
+pub struct DisturbedSession<'a> {
     lab: &'a Lab,
     treecast: &'a Path,
     schedule: &'a Schedule,
@@ -101,7 +101,7 @@ pub fn play(lab: &Lab, treecast: &Path, schedule: &Schedule, folder: &Path) -> R
     let made = || Error::system(format!("make files in {}", folder.display()));
     let files = Files::make(folder, schedule.seed).map_err(made())?;
     let disk = SmallDisk::mount(folder.join("small"), 2 * files.bytes()).map_err(made())?;
-    let mut session = Session {
+    let mut session = DisturbedSession {
         lab,
         treecast,
         schedule,
@@ -124,7 +124,7 @@ pub fn play(lab: &Lab, treecast: &Path, schedule: &Schedule, folder: &Path) -> R
     session.judge()
 }
 
-impl Session<'_> {
+impl DisturbedSession<'_> {
     fn run(&mut self) -> Result<()> {
         self.start_multicast_router()?;
         let deadline = Instant::now() + TIME_LIMIT;

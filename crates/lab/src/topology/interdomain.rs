@@ -74,11 +74,11 @@ pub(super) fn parse(keys: &Keys) -> Result<Topology, SpecError> {
 struct Internet<'a> {
     draft: Draft<'a>,
     cable: Quality,
-    sessions: Vec<Session>,
+    sessions: Vec<BgpSession>,
 }
 
 /// A BGP session between two routers, over the link with their names.
-struct Session {
+struct BgpSession {
     customer: String,
     other: String,
     /// The relation of the other network to the first one.
@@ -160,7 +160,7 @@ impl Internet<'_> {
         let link = network(&link_name(other, customer));
         self.draft.networks.push(DraftNetwork { kind: NetworkKind::Link, members, ..link });
         let (customer, other) = (customer.to_owned(), other.to_owned());
-        self.sessions.push(Session { customer, other, relation, announced });
+        self.sessions.push(BgpSession { customer, other, relation, announced });
     }
 
     fn finish(self) -> Result<Topology, SpecError> {
@@ -179,7 +179,7 @@ impl Internet<'_> {
                 }
             }
         };
-        for Session { customer, other, relation, announced } in self.sessions {
+        for BgpSession { customer, other, relation, announced } in self.sessions {
             let name = link_name(&other, &customer);
             let network =
                 topology.networks.iter().position(|network| network.name == name).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Aggregate, Condition, Expression, Group, Operator, Selection, number};
+use super::{Aggregate, Condition, Expression, GroupBy, Operator, Selection, number};
 use crate::{
     db::{NodeId, Row},
     frame::{Frame, FrameRun},
@@ -143,7 +143,12 @@ impl Scope<'_> {
         }
     }
 
-    fn aggregate(&self, aggregate: Aggregate, inner: &Expression, group: Option<&Group>) -> Evaluated<Value> {
+    fn aggregate(
+        &self,
+        aggregate: Aggregate,
+        inner: &Expression,
+        group: Option<&GroupBy>,
+    ) -> Evaluated<Value> {
         let (items, unit) = match self.value(inner)? {
             Value::Number(value, unit) => return Ok(Value::Number(value, unit)),
             Value::Set(items, unit) => (items, unit),
@@ -158,7 +163,7 @@ impl Scope<'_> {
                 let value = of_all(aggregate, items.iter()).map_err(Lacking::NotMeasured)?;
                 Value::Number(value, unit)
             }
-            Some(Group::Parameters(names)) => {
+            Some(GroupBy::Parameters(names)) => {
                 let groups = grouped(&items, |item| self.values_of(item.run, names).unwrap_or_default());
                 let of_group =
                     |(key, items): (Vec<String>, Vec<&Item>)| (key, of_all(aggregate, items.into_iter()));
@@ -166,7 +171,7 @@ impl Scope<'_> {
                 Value::Table(Table { parameters: names.clone(), entries }, unit)
             }
             Some(group) => {
-                let place = |item: &Item| (item.run, item.node.filter(|_| *group == Group::Node));
+                let place = |item: &Item| (item.run, item.node.filter(|_| *group == GroupBy::Node));
                 let of_group = |((run, node), items): (Place, Vec<&Item>)| Item {
                     run,
                     node,

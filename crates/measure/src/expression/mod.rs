@@ -22,7 +22,7 @@ pub enum Expression {
     /// A number in base units, and its unit.
     Number(f64, &'static str),
     Of(Selection),
-    Aggregate(Aggregate, Box<Expression>, Option<Group>),
+    Aggregate(Aggregate, Box<Expression>, Option<GroupBy>),
     /// The paper's value, in place of the measured one.
     Paper(Box<Expression>),
     Binary(Operator, Box<Expression>, Box<Expression>),
@@ -37,7 +37,7 @@ pub struct Selection {
 
 /// The division of a set into groups. Each group is aggregated by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Group {
+pub enum GroupBy {
     Run,
     /// One group for each node of each run.
     Node,
@@ -174,7 +174,7 @@ impl Expression {
     fn grouped(&self) -> Vec<&String> {
         match self {
             Self::Number(..) | Self::Of(_) | Self::Paper(_) => Vec::new(),
-            Self::Aggregate(_, inner, Some(Group::Parameters(names))) => {
+            Self::Aggregate(_, inner, Some(GroupBy::Parameters(names))) => {
                 inner.grouped().into_iter().chain(names).collect()
             }
             Self::Aggregate(_, inner, _) => inner.grouped(),

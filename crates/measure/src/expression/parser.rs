@@ -12,7 +12,7 @@
 //! ```
 
 use super::{
-    Aggregate, Comparison, Condition, Expression, Group, Operator, Relation, Selection,
+    Aggregate, Comparison, Condition, Expression, GroupBy, Operator, Relation, Selection,
     lexer::{Kind, Token, tokens},
     shortened,
 };
@@ -164,15 +164,15 @@ impl Parser {
         Ok(Expression::Aggregate(aggregate, Box::new(inner), group))
     }
 
-    fn group(&mut self) -> Parsed<Option<Group>> {
+    fn group(&mut self) -> Parsed<Option<GroupBy>> {
         if !self.takes_word("by") {
             return Ok(None);
         }
         if self.takes_word("run") {
-            return Ok(Some(Group::Run));
+            return Ok(Some(GroupBy::Run));
         }
         if self.takes_word("node") {
-            return Ok(Some(Group::Node));
+            return Ok(Some(GroupBy::Node));
         }
         let mut names = Vec::new();
         loop {
@@ -182,7 +182,7 @@ impl Parser {
             self.next += 1;
             names.push(name);
             if !self.takes(",") {
-                return Ok(Some(Group::Parameters(names)));
+                return Ok(Some(GroupBy::Parameters(names)));
             }
         }
     }

@@ -171,7 +171,7 @@ fn bgp4mp(subtype: u16, mut bytes: Bytes<'_>, sink: &mut impl Sink) -> Result {
         _ => return Err(Fault::UnknownType),
     };
     let peer = peer(&mut bytes, is_wide).ok_or(Fault::RecordCutShort)?;
-    message(Session { peer, is_wide, has_identifiers }, bytes, sink)
+    message(BgpSession { peer, is_wide, has_identifiers }, bytes, sink)
 }
 
 /// The peer, from the fields that begin each record of BGP4MP.
@@ -205,7 +205,7 @@ fn bgp4mp_entry(mut bytes: Bytes<'_>, sink: &mut impl Sink) -> Result {
 
 /// The session in which a message was sent.
 #[derive(Debug, Clone, Copy)]
-struct Session {
+struct BgpSession {
     peer: PeerName,
     /// Whether ASNs have 4 octets.
     is_wide: bool,
@@ -214,7 +214,7 @@ struct Session {
 }
 
 /// RFC 4271, 4.1 and 4.3.
-fn message(session: Session, mut bytes: Bytes<'_>, sink: &mut impl Sink) -> Result {
+fn message(session: BgpSession, mut bytes: Bytes<'_>, sink: &mut impl Sink) -> Result {
     const HEADER: usize = 19;
     const UPDATE: u8 = 2;
     let mut fields = || Some((bytes.take(16)?, bytes.u16()?, bytes.u8()?));
@@ -238,7 +238,7 @@ fn message(session: Session, mut bytes: Bytes<'_>, sink: &mut impl Sink) -> Resu
 }
 
 /// The routes of an update: of IPv4 at its end, and of any family in MP_REACH_NLRI (RFC 4760, 3).
-fn announced(session: Session, plain: &[u8], found: Attributes<'_>, sink: &mut impl Sink) -> Result {
+fn announced(session: BgpSession, plain: &[u8], found: Attributes<'_>, sink: &mut impl Sink) -> Result {
     let reached = match found.mp_reach.map(multiprotocol).transpose()? {
         Some((family, mut bytes)) => {
             let mut skip = || {
@@ -275,7 +275,7 @@ fn multiprotocol(octets: &[u8]) -> std::result::Result<(Family, Bytes<'_>), Faul
     Ok((unicast(afi, safi).ok_or(Fault::OtherFamily)?, bytes))
 }
 
-fn prefixes(session: Session, family: Family, octets: &[u8], mut visit: impl FnMut(Prefix)) -> Result {
+fn prefixes(session: BgpSession, family: Family, octets: &[u8], mut visit: impl FnMut(Prefix)) -> Result {
     let mut bytes = Bytes(octets);
     while !bytes.0.is_empty() {
         if session.has_identifiers {
