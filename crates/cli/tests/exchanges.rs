@@ -31,7 +31,11 @@ fn exchanges() -> usize {
 }
 
 /// The kernel's word on whether anything is opened, read, written or removed.
-struct Watch(OwnedFd);
+struct Watch {
+    events: OwnedFd,
+    /// The paths that are watched, by the numbers that the kernel gives them from 1 on.
+    paths: Vec<PathBuf>,
+}
 
 impl Watch {
     fn new(paths: &[PathBuf]) -> Self {
@@ -50,15 +54,24 @@ impl Watch {
             // SAFETY: the path ends in a zero byte.
             assert!(unsafe { libc::inotify_add_watch(watch.as_raw_fd(), path.as_ptr(), events) } > 0);
         }
-        Self(watch)
+        Self { events: watch, paths: paths.to_vec() }
     }
 
-    /// How many bytes of events the kernel has.
-    fn happened(&self) -> usize {
+    /// What has happened: the path that was watched, and the kind of event (inotify(7)).
+    fn happened(&self) -> Vec<String> {
+        const HEAD: usize = 16;
         let mut buffer = [0_u8; 4096];
         // SAFETY: the buffer is as long as is said.
-        let read = unsafe { libc::read(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
-        usize::try_from(read).unwrap_or(0)
+        let read = unsafe { libc::read(self.events.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+        let mut rest = &buffer[..usize::try_from(read).unwrap_or(0)];
+        let mut happened = Vec::new();
+        while let Some((head, behind)) = rest.split_at_checked(HEAD) {
+            let word = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().unwrap());
+            let path = &self.paths[word(0) as usize - 1];
+            happened.push(format!("{}: {:#x}", path.display(), word(4)));
+            rest = &behind[word(12) as usize..];
+        }
+        happened
     }
 }
 
@@ -151,7 +164,8 @@ impl Stage {
 
     /// Checks that nothing outside was touched, and that no receiver has anything of it.
     fn check(&self, phase: &str) {
-        assert_eq!(self.watch.happened(), 0, "{phase}: something outside was opened, written or removed");
+        let happened = self.watch.happened();
+        assert!(happened.is_empty(), "{phase}: opened, written or removed outside: {happened:?}");
         for name in ["a", "b", "deep", "sub/a", "sub/b", ".treecast-feed"] {
             let path = self.scratch.path("outside").join(name);
             assert!(

@@ -34,7 +34,7 @@ const READ_THROUGH: &[&str] = &[
     "python",
 ];
 
-/// Openings of doc comments that leave out the subject (STYLE, "Prose").
+/// Openings of doc comments that leave out the subject.
 const OPENINGS: [&str; 7] = ["Of ", "Those ", "That of ", "So much", "So many", "Whom", "By "];
 
 #[test]

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
 
-/// The fault. The names are those of `docs/doctor.md` and of the JSON output.
+/// The fault. The names are those of `docs/doctor.md` and of the JSON output. Findings go to doctors of other hosts, which must know
+/// the kind: a new one needs a higher `network::message::VERSION`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {

@@ -51,7 +51,7 @@ mod workload {
     pub mod files;
     pub mod load;
     pub mod multihoming;
-    pub mod sharing;
+    pub mod shared;
     pub mod stream;
 }
 
@@ -81,7 +81,7 @@ const KINDS: [Kind; 7] = [
     workload::feed::KIND,
     workload::stream::KIND,
     workload::stream::CONFERENCE,
-    workload::sharing::KIND,
+    workload::shared::KIND,
     workload::load::KIND,
     workload::multihoming::KIND,
 ];

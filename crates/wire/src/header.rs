@@ -9,9 +9,9 @@
 //!  +--------+---------+---------+---------+
 //! ```
 //!
-//! The lower half of the flags holds the packet's type, which is one bit for all types but one. The upper half is treecast's packet number. It
-//! counts all packets that a sender sends to its group, so that receivers can tell how many were lost and when.
-//! It is 0 on control connections.
+//! The lower half of the flags holds the packet's type: one bit, or two bits for the types that came when no single bit was free. The
+//! upper half is treecast's packet number. It counts all packets that a sender sends to its group, so that receivers can tell how many
+//! were lost and when. It is 0 on control connections.
 
 use std::fmt;
 
@@ -57,7 +57,7 @@ impl fmt::Display for FileId {
 pub struct SessionId(pub u32);
 
 listed! {
-    /// The type of a packet: one bit of the header's flags field, or both bits of blocks for a run of zeros.
+    /// The type of a packet. All 32 single bits of the header's flags are taken, so a new type is a pair of bits that no other type has.
     ///
     /// The first eight are VCMTP's, in the order in which the paper lists them (4.3.4); the paper gives
     /// no bit numbers, so bit 0 is its first. The others are treecast's.

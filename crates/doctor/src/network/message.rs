@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{finding::Finding, host::Querier};
 
-/// The version of these messages. Both sides must have the same.
+/// The version of these messages, and of the kinds of findings in them. Both sides must have the same.
 pub const VERSION: u32 = 4;
 
 /// The longest request, in bytes, that a listener reads.

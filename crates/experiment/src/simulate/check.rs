@@ -31,10 +31,7 @@ fn refused(what: String) -> Error {
 pub fn check(experiment: &Experiment) -> Result<(), Error> {
     if !experiment.workload.is_simulated() {
         let kind = experiment.workload.word();
-        return Err(refused(format!(
-            "the simulator delivers files, feeds, streams and flows on a shared link, and not the workload `{kind}`: \
-             take `treecast lab run`"
-        )));
+        return Err(refused(format!("the simulator has no workload `{kind}`: take `treecast lab run`")));
     }
     let is_shared = experiment.workload.sharing().is_some();
     for network in &experiment.networks {

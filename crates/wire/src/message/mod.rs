@@ -76,7 +76,8 @@ use crate::{
     header::{FileId, HEADER_LEN, Header, PacketType},
 };
 
-/// The version of the session protocol that [`Hello`] and [`Welcome`] carry.
+/// The version of the session protocol that [`Hello`] and [`Welcome`] carry. A new type of message needs a higher one: whoever does not
+/// know a type ends the connection.
 pub const PROTOCOL_VERSION: u8 = 9;
 
 /// Declares [`Message`], and what is the same for each type: `Type(Body)` has a body, a type alone has none. A message has the
