@@ -132,7 +132,7 @@ fi
 # packaged may lack it.
 without_an_os() {
     command -v rustup >/dev/null 2>&1 || return 0
-    ! rustup target list --installed | grep -qx wasm32-unknown-unknown || return 0
+    [ ! -d "$(rustc --print sysroot)/lib/rustlib/wasm32-unknown-unknown" ] || return 0
     log=$(mktemp)
     rustup target add wasm32-unknown-unknown >"$log" 2>&1 ||
         die "rustup could not install the target wasm32-unknown-unknown ($(why "$log")): mend the network, and try again"

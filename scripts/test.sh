@@ -7,25 +7,32 @@ cd "$(dirname "$0")/.."
 cargo fmt --all --check
 cargo test --workspace --locked --no-run
 
-log=target/other-tests.log
+log=$(mktemp)
 others() {
-    failed=0
-    cargo test --workspace --locked --no-fail-fast --lib --bins --test '[!c]*' --test c -- "$@" || failed=1
-    cargo test --workspace --locked --no-fail-fast --doc || failed=1
-    nice make style || failed=1
-    return $failed
+    failed=
+    cargo test --workspace --locked --no-fail-fast --lib --bins --test '[!c]*' --test c -- "$@" || failed="$failed tests"
+    cargo test --workspace --locked --no-fail-fast --doc || failed="$failed examples"
+    nice cargo clippy --workspace --all-targets --locked -- -D warnings || failed="$failed clippy"
+    echo
+    [ -z "$failed" ] || { echo "treecast: failed beside the tests of the command:$failed" && return 1; }
 }
 # A process group of its own, which can be ended as a whole.
 set -m
 others "$@" >"$log" 2>&1 &
 pid=$!
 set +m
-trap 'kill -- -$pid' EXIT
+end() {
+    kill -- -$pid 2>/dev/null || true
+    wait $pid || true
+    rm -f "$log"
+}
+trap end EXIT
 trap 'exit 1' INT TERM
 
-failed=0
-cargo test --workspace --locked --no-fail-fast --test cli -- "$@" || failed=1
-wait $pid || failed=1
-trap - EXIT
+failed=
+cargo test --workspace --locked --no-fail-fast --test cli -- "$@" || failed="tests of the command"
+beside=0
+wait $pid || beside=1
 cat "$log"
-exit $failed
+[ -z "$failed" ] || echo "treecast: failed: $failed"
+[ -z "$failed" ] && [ $beside = 0 ]

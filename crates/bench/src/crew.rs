@@ -3,6 +3,7 @@
 use std::{
     io::Write,
     path::Path,
+    sync::mpsc::RecvTimeoutError,
     time::{Duration, Instant},
 };
 
@@ -16,6 +17,9 @@ const TIME_LIMIT: Duration = Duration::from_secs(180);
 
 /// The time between two looks whether the user wants to stop.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// The time within which a process that was killed has ended.
+const KILLED: Duration = Duration::from_secs(10);
 
 /// Started processes. Dropping this ends those that still run.
 #[derive(Default)]
@@ -36,7 +40,7 @@ impl Crew {
         let mut command = stage.treecast()?;
         command.args(["bench", "--worker"]).args(worker);
         self.add(stage.lab.start(node, node, command)?);
-        self.wait_ready()
+        self.wait_ready(&stage.lab.stop)
     }
 
     /// Makes every client of the stage do the same at the same time, and returns how long it takes until all are
@@ -60,14 +64,15 @@ impl Crew {
     }
 
     /// Waits until the process that was added last reports that it is ready. Returns the rest of its line.
-    pub fn wait_ready(&mut self) -> Result<String> {
+    pub fn wait_ready(&mut self, stop: &Stop) -> Result<String> {
         let member = self.members.last_mut().ok_or("nobody was started")?;
-        match member.program.next(Instant::now() + TIME_LIMIT)? {
-            (_, Said::Line(line)) => match line.trim().strip_prefix("ready") {
+        member.hear(Instant::now() + TIME_LIMIT, stop)?;
+        match member.lines.pop() {
+            Some((_, line)) => match line.trim().strip_prefix("ready") {
                 Some(rest) => Ok(rest.trim().to_owned()),
                 None => Err(format!("{}: {line}", member.program.name).into()),
             },
-            (_, Said::Ended(_, last)) => Err(failure(&member.program.name, last)),
+            None => Err(failure(&member.program.name, None)),
         }
     }
 
@@ -110,6 +115,14 @@ impl Member {
     /// Hears the process until it has ended without error.
     fn wait(&mut self, deadline: Instant, stop: &Stop) -> Result<()> {
         while !self.has_ended {
+            self.hear(deadline, stop)?;
+        }
+        Ok(())
+    }
+
+    /// Hears the next line of the process, or its end, which must be without error.
+    fn hear(&mut self, deadline: Instant, stop: &Stop) -> Result<()> {
+        loop {
             if stop.is_requested() {
                 return Err("interrupted".into());
             }
@@ -117,17 +130,22 @@ impl Member {
                 return Err(format!("{} was not done after {TIME_LIMIT:?}", self.program.name).into());
             }
             match self.program.said.recv_timeout(LOOK) {
-                Ok((at, Said::Line(line))) => self.lines.push((at, line)),
+                Ok((at, Said::Line(line))) => {
+                    self.lines.push((at, line));
+                    return Ok(());
+                }
                 Ok((_, Said::Ended(ended, last))) => {
                     self.has_ended = true;
-                    if ended.code != Some(0) {
-                        return Err(failure(&self.program.name, last));
-                    }
+                    return if ended.code == Some(0) {
+                        Ok(())
+                    } else {
+                        Err(failure(&self.program.name, last))
+                    };
                 }
-                Err(_) => {}
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(failure(&self.program.name, None)),
             }
         }
-        Ok(())
     }
 }
 
@@ -137,7 +155,7 @@ impl Drop for Crew {
         for member in &mut self.members {
             // What is still running holds files and sockets that the next measurement needs.
             while !member.has_ended
-                && let Ok((_, said)) = member.program.said.recv_timeout(TIME_LIMIT)
+                && let Ok((_, said)) = member.program.said.recv_timeout(KILLED)
             {
                 member.has_ended = matches!(said, Said::Ended(..));
             }

@@ -146,7 +146,7 @@ fn start_receiver(lab: &OwnLab, crew: &mut Crew) -> Result<()> {
     command.args(["load", "run", "--json", "--only", "receive", "--group", &format!("{GROUP}:{PORT}")]);
     command.args(["--interface", &lab.interface("client0")?.name]);
     crew.add(lab.start("client0", "the receiver", command)?);
-    crew.wait_ready().map(drop)
+    crew.wait_ready(&lab.stop).map(drop)
 }
 
 fn on_processor(number: usize, program: &str) -> Command {

@@ -5,12 +5,11 @@ use std::{
     io::{self, Read},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
 };
 
 use treecast_driver::files::TargetFolder;
-use treecast_host::stop::Stop;
-use treecast_lab::{Interface, Lab, Options, Topology, program::Program};
+use treecast_host::{process::die_with_parent, stop::Stop};
+use treecast_lab::{Interface, Lab, Options, Topology, program::Program, starting};
 
 use super::Tell;
 
@@ -38,15 +37,13 @@ impl OwnLab {
         self.lab.as_ref().ok_or_else(|| "the network is gone".into())
     }
 
-    /// Starts a program in a node, which messages call `name`. Its input is piped.
+    /// Starts a program in a node. Messages call the program `name`. Its input is piped, and it ends with the bench.
     pub fn start(&self, node: &str, name: &str, mut command: Command) -> Result<Program> {
-        static STARTED: AtomicU32 = AtomicU32::new(0);
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let errors = std::env::temp_dir().join(format!("treecast-bench{}-{number}", std::process::id()));
         self.get()?.place(node, &mut command)?;
         command.stdin(Stdio::piped());
-        Program::start_with_input(name.to_owned(), command, errors)
-            .map_err(|error| format!("cannot start {name} in {node}: {error}").into())
+        die_with_parent(&mut command);
+        let start = starting(&command, node);
+        Ok(Program::start_with_input(name.to_owned(), command).map_err(treecast_lab::Error::system(start))?)
     }
 
     /// The first interface of a node.

@@ -195,7 +195,7 @@ const CASES: &[Case] = &[
     (&["lab", "run", "pipe"], &["cannot read experiment pipe: it is no regular file", "such as labs/"]),
     (&["lab", "run", "folder"], &["cannot read experiment folder: it is a folder", "such as labs/"]),
     (&["sim", "run", "pipe"], &["cannot read experiment pipe: it is no regular file", "such as labs/"]),
-    (&["sim", "run", "load.toml"], &["treecast: the simulator delivers files", "`load`"]),
+    (&["sim", "run", "load.toml"], &["treecast: the simulator has no workload `load`"]),
     (
         &["sim", "run", "shared.toml"],
         &["delivery `nack`: the simulator has no rate but auto and tfmcc on a shared link"],

@@ -11,7 +11,7 @@
 //! network.
 //!
 //! A kind of [`Workload`] is a folder below `workload`, with its keys, its plan, its runs and its measures. A new one needs that folder,
-//! a line in [`KINDS`], and its section in `labs/README.md`.
+//! its name twice in this file, and its keys and measures in `labs/README.md`.
 //!
 //! The order of a run in a lab: wait until the machine is quiet; start what sends, and what receives when its schedule says so; have
 //! events happen by the clock; when all are done, compare every copy with the source by BLAKE3, read the counters of all
@@ -114,10 +114,10 @@ trait Workload: fmt::Debug + Send + Sync {
     /// Returns the value of the key `kind`.
     fn word(&self) -> &'static str;
 
-    /// Returns what its runs measure, beside what all runs do.
+    /// Returns what the workload's runs measure, beside what all runs do.
     fn measures(&self) -> Units;
 
-    /// Returns what its runs keep over time, beside what all runs do.
+    /// Returns what the workload's runs keep over time, beside what all runs do.
     fn series(&self) -> Units {
         &[]
     }
@@ -138,12 +138,12 @@ trait Workload: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Returns the link that its flows share.
+    /// Returns the link that the workload's flows share.
     fn sharing(&self) -> Option<&Sharing> {
         None
     }
 
-    /// Returns the trees that multicast routers make for it. `None`: those that the deliveries need.
+    /// Returns the trees that multicast routers make for the workload. `None`: those that the deliveries need.
     fn trees(&self) -> Option<Trees> {
         None
     }
@@ -153,17 +153,17 @@ trait Workload: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether its runs search a threshold.
+    /// Whether the workload's runs search a threshold.
     fn searches(&self) -> bool {
         false
     }
 
-    /// Whether its receivers may come later than its sender.
+    /// Whether receivers of the workload may come later than their sender.
     fn has_schedules(&self) -> bool {
         false
     }
 
-    /// Whether the simulator can make its runs.
+    /// Whether the simulator can make the workload's runs.
     fn is_simulated(&self) -> bool {
         true
     }
@@ -213,7 +213,9 @@ trait Work: fmt::Debug + Send + Sync {
     }
 
     /// Makes the run in the simulator. An error says what is wrong with the simulator or a machine.
-    fn simulate(&self, simulation: &Simulation) -> Result<Made, String>;
+    fn simulate(&self, _: &Simulation) -> Result<Made, String> {
+        Err("the simulator does not have this workload".into())
+    }
 }
 
 /// Returns the receivers of several groups, each once, in the order of their names.

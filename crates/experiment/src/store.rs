@@ -47,11 +47,6 @@ impl Store {
         Ok(Self { path, memory: None })
     }
 
-    /// Returns the path of the folder with the files.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Makes an empty folder of this name in the store.
     pub fn fresh_folder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = self.path.join(name);
@@ -105,7 +100,7 @@ mod tests {
     #[test]
     fn there_is_room_for_repair_symbols_beside_the_copies() {
         let store = Store::in_memory(1 << 30).expect("needs root");
-        let free_bytes = folder::free_bytes(File::open(store.path()).unwrap()).unwrap();
+        let free_bytes = folder::free_bytes(File::open(&store.path).unwrap()).unwrap();
         assert!(free_bytes > (1 << 30) * 5 / 4);
     }
 

@@ -9,9 +9,14 @@ use treecast_measure::{
 
 use crate::{Error, carried, document::Experiment, plan::Plan, record};
 
-/// Plans an experiment for a store of `capacity_bytes`. Refuses claims, plots and figures of papers that name what no run has.
-pub fn checked_plan(experiment: &Experiment, capacity_bytes: u64) -> Result<Plan<'_>, Error> {
-    let plan = Plan::new(experiment, capacity_bytes)?;
+/// Plans an experiment for a site, and for a store of `capacity_bytes`. Refuses claims, plots and figures of papers that name what no
+/// run has.
+pub fn checked_plan<'e>(
+    experiment: &'e Experiment,
+    site: &'static str,
+    capacity_bytes: u64,
+) -> Result<Plan<'e>, Error> {
+    let plan = Plan::new(experiment, site, capacity_bytes)?;
     check(experiment, &plan)?;
     Ok(plan)
 }

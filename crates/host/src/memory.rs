@@ -1,6 +1,11 @@
-//! How much memory this process may still take.
+//! How much memory this process may still take, and files in memory.
 
-use std::{fs, io};
+use std::{
+    fs::{self, File},
+    io,
+};
+
+use rustix::fs::MemfdFlags;
 
 /// Memory, in bytes, that this process may take without pushing anything else out: what the machine has available, within
 /// the limit of the process's control group (version 2) and its limit of address space (`ulimit -v`).
@@ -12,6 +17,14 @@ pub fn available_bytes() -> io::Result<u64> {
         .ok_or_else(|| io::Error::other("/proc/meminfo has no MemAvailable"))?;
     let address_space = rustix::process::getrlimit(rustix::process::Resource::As).current;
     Ok([of_group(), address_space].into_iter().flatten().fold(of_machine, u64::min))
+}
+
+/// Makes an empty file in memory, which has no path. It is gone when nobody has it open any more.
+///
+/// # Errors
+/// The error of the kernel.
+pub fn unnamed_file() -> io::Result<File> {
+    Ok(rustix::fs::memfd_create("treecast", MemfdFlags::CLOEXEC)?.into())
 }
 
 fn of_meminfo(meminfo: &str) -> Option<u64> {

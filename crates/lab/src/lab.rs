@@ -280,8 +280,8 @@ impl Lab {
     }
 }
 
-/// The start of a program, in words.
-fn starting(command: &Command, node: &str) -> String {
+/// Says what is done when a program is started in a node, for an error of the system.
+pub fn starting(command: &Command, node: &str) -> String {
     let program = command.get_program().to_string_lossy();
     format!("start {program} in {node} (is it installed, and may it be run?)")
 }

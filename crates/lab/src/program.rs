@@ -1,10 +1,9 @@
 //! Programs that are started, heard and ended: those of experiments, of sessions with faults, and of benches.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, BufRead, BufReader},
-    os::unix::process::CommandExt,
-    path::{Path, PathBuf},
+    os::unix::{fs::FileExt, process::CommandExt},
     process::{ChildStdin, Command, Stdio},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -15,7 +14,10 @@ use std::{
 };
 
 use serde::de::DeserializeOwned;
-use treecast_host::process::{Ended, Process};
+use treecast_host::{
+    memory,
+    process::{Ended, Process},
+};
 
 /// A program that runs at a node.
 pub struct Program {
@@ -59,26 +61,26 @@ impl Handle {
 }
 
 impl Program {
-    /// Starts `command` as it is on this machine. Its standard error goes to the file `errors`, which is deleted when it has ended.
+    /// Starts `command` as it is on this machine. Its standard input is empty.
     ///
     /// # Errors
-    /// If there is no such program, or the file cannot be written.
-    pub fn start(name: String, mut command: Command, errors: PathBuf) -> io::Result<Self> {
+    /// If there is no such program.
+    pub fn start(name: String, mut command: Command) -> io::Result<Self> {
         command.stdin(Stdio::null());
-        Self::start_with_input(name, command, errors)
+        Self::start_with_input(name, command)
     }
 
-    /// As [`Program::start`], with the standard input that the command says.
+    /// Starts `command` with the standard input that it says.
     ///
     /// # Errors
-    /// Those of [`Program::start`].
-    pub fn start_with_input(name: String, command: Command, errors: PathBuf) -> io::Result<Self> {
+    /// If there is no such program.
+    pub fn start_with_input(name: String, command: Command) -> io::Result<Self> {
         let (tell, said) = mpsc::channel();
         let hear = move |what| {
             // Nobody may listen any more; the program is waited for all the same.
             _ = tell.send((Instant::now(), what));
         };
-        let (handle, input, pid) = start(command, errors, hear)?;
+        let (handle, input, pid) = start(command, memory::unnamed_file()?, hear)?;
         Ok(Self { name, said, handle, input, pid: Some(pid) })
     }
 
@@ -167,18 +169,18 @@ impl Slot {
 }
 
 /// Starts `command` as it is, away from this terminal, on a thread of its own: a program that is to die with the thread that starts
-/// it ends with this one. `hear` is told there of what the program prints and of its end. The standard error goes to the file `errors`,
-/// which is deleted then. Returns the program's handle, its standard input and its process.
+/// it ends with this one. `hear` is told there of what the program prints and of its end. The standard error goes to `errors`. Returns
+/// the program's handle, its standard input and its process.
 ///
 /// # Errors
-/// If there is no such program, or the file cannot be written.
+/// If there is no such program.
 pub fn start(
     mut command: Command,
-    errors: PathBuf,
+    errors: File,
     mut hear: impl FnMut(Said) + Send + 'static,
 ) -> io::Result<(Handle, Option<ChildStdin>, u32)> {
     command.process_group(0);
-    command.stdout(Stdio::piped()).stderr(File::create(&errors)?);
+    command.stdout(Stdio::piped()).stderr(errors.try_clone()?);
     let process = Arc::new(Process::default());
     let (started, has_started) = mpsc::channel();
     let reaper = Arc::clone(&process);
@@ -197,16 +199,17 @@ pub fn start(
                 hear(Said::Ended(ended, last_line(&errors)));
             }
         }
-        _ = fs::remove_file(&errors);
     })?;
     let (input, pid) = has_started.recv().unwrap_or_else(|_| Err(io::Error::other("it was not to start")))?;
     Ok((Handle::new(Ours(process)), input, pid))
 }
 
-/// The last line of a text that says something, at most 500 characters of it.
-fn last_line(path: &Path) -> Option<String> {
-    let text = fs::read(path).ok()?;
-    let tail = String::from_utf8_lossy(&text[text.len().saturating_sub(4096)..]).into_owned();
+/// The last line of a file that says something, at most 500 characters of it.
+fn last_line(file: &File) -> Option<String> {
+    let mut tail = [0; 4096];
+    let from = file.metadata().ok()?.len().saturating_sub(tail.len() as u64);
+    let read = file.read_at(&mut tail, from).ok()?;
+    let tail = String::from_utf8_lossy(&tail[..read]);
     let line = tail.lines().rev().find(|line| !line.trim().is_empty())?;
     Some(line.trim().chars().take(500).collect())
 }
@@ -234,12 +237,9 @@ mod tests {
 
     /// Starts a shell with a script.
     fn shell(script: &str) -> io::Result<Program> {
-        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let errors = std::env::temp_dir().join(format!("treecast-program-{}-{number}", std::process::id()));
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Program::start("sh".into(), command, errors)
+        Program::start("sh".into(), command)
     }
 
     /// Waits until `end` for the program's end, whatever it says before.

@@ -270,7 +270,7 @@ fn start(lab: &OwnLab, arguments: &[&str]) -> Result<Crew> {
     command.args(arguments);
     let mut crew = Crew::default();
     crew.add(lab.start(ROUTER, &format!("treecast {}", arguments.join(" ")), command)?);
-    crew.wait_ready()?;
+    crew.wait_ready(&lab.stop)?;
     Ok(crew)
 }
 

@@ -112,8 +112,7 @@ pub fn simulate(SimulateArgs { common, seed }: SimulateArgs) -> Outcome {
     run_at(&Simulator, &common, experiment, command)
 }
 
-fn run_at(place: &dyn Place, args: &Common, mut experiment: Experiment, command: String) -> Outcome {
-    experiment.habits.site = place.word();
+fn run_at(place: &dyn Place, args: &Common, experiment: Experiment, command: String) -> Outcome {
     if args.plan {
         return show_plan(&experiment::preview(place, &experiment)?, args.json);
     }

@@ -21,9 +21,9 @@ impl Cargo {
         matches!(self, Self::One(source) if source.size == size)
     }
 
-    /// Whether it is a feed whose files come from this seed.
-    pub fn is_feed_of(&self, seed: u64) -> bool {
-        matches!(self, Self::Feed(products) if products.seed == seed)
+    /// Whether it is a feed whose files come from this seed, and have this size together.
+    pub fn is_feed_of(&self, seed: u64, size: Size) -> bool {
+        matches!(self, Self::Feed(products) if products.seed == seed && products.size() == size)
     }
 
     pub fn size(&self) -> Size {

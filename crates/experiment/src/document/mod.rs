@@ -72,8 +72,10 @@ struct WorkloadKeys(Completion);
 impl<'de> Deserialize<'de> for WorkloadKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut keys = Table::deserialize(deserializer)?;
-        let Some(Value::String(word)) = keys.remove("kind") else {
-            return Err(D::Error::missing_field("kind"));
+        let word = match keys.remove("kind") {
+            Some(Value::String(word)) => word,
+            Some(other) => return Err(D::Error::custom(format!("kind is {other}: expected a text"))),
+            None => return Err(D::Error::missing_field("kind")),
         };
         let Some(kind) = KINDS.iter().find(|kind| kind.word == word) else {
             let words = KINDS.map(|kind| format!("`{}`", kind.word)).join(", ");
@@ -102,8 +104,6 @@ pub struct Experiment {
 /// The settings that all runs share.
 #[derive(Debug, Clone)]
 pub struct Habits {
-    /// What the parameter `site` of each run says: `lab`, or `sim` for the simulator.
-    pub site: &'static str,
     /// The rate of what `treecast send` sends. `None` for what the slowest link carries.
     pub rate: Option<SendRate>,
     /// Whether treecast's sessions do without security.
@@ -266,7 +266,6 @@ impl Document {
             cast,
             schedules: self.schedules.unwrap_or_else(|| vec![Schedule::Immediate]),
             habits: Habits {
-                site: treecast_measure::frame::LAB,
                 rate: self.rate,
                 plain: self.plain.unwrap_or(false),
                 repeats: self.repeats.unwrap_or(1),

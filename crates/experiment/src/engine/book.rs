@@ -115,9 +115,10 @@ impl<'a> Book<'a> {
 
     /// Files what a run came to, and tells it. What is known of the machine is filed unless the run was simulated.
     pub fn conclude(&mut self, planned: &Planned, record: &Record, outcome: Outcome) -> Result<(), Error> {
-        let is_simulated = planned.parameters.get(SITE).is_some_and(|site| site == SIMULATED);
+        let is_simulated = self.plan.site == SIMULATED;
         let of_run = outcome.filing.rows.iter().filter(|(node, _)| node.is_none());
         let mut measures: BTreeMap<_, _> = of_run.map(|(_, row)| (row.measure.clone(), row.value)).collect();
+        measures.insert("duration".into(), Some(outcome.duration.as_secs_f64()));
         let mut filing = Filing::default();
         if let Some(carried) = &outcome.carried {
             measures.insert("network_bytes".into(), Some(carried.network as f64));
@@ -133,6 +134,7 @@ impl<'a> Book<'a> {
         let died = outcome.filing.rows.iter().filter(|(_, row)| row.measure == "died").count();
         let clients = planned.groups[0].receivers.len() - died;
         filing.extend(outcome.filing);
+        filing.run("duration", outcome.duration.as_secs_f64(), "s");
         record.file(&mut self.db, filing)?;
         let saturated = match is_simulated {
             false => record.close(&mut self.db, outcome.interrupted)?,

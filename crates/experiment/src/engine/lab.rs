@@ -1,6 +1,6 @@
 //! The lab as a place of experiments: networks of namespaces on this machine, with real programs in them.
 
-use std::{io, path::Path, process::Command, sync::Arc, time::Duration};
+use std::{process::Command, sync::Arc, time::Duration};
 
 use treecast_host::congestion;
 use treecast_lab::Routing;
@@ -10,7 +10,7 @@ use super::{
     Place, Stop,
     book::Book,
     needs,
-    runner::{Runner, Stage},
+    runner::{Runner, Stage, store_failed},
 };
 use crate::{
     Error, Event,
@@ -34,7 +34,7 @@ impl Place for Lab {
     fn plan<'e>(&self, experiment: &'e Experiment) -> Result<Plan<'e>, Error> {
         let capacity_bytes = store::capacity_bytes(experiment.habits.store.as_deref());
         let capacity_bytes = capacity_bytes.map_err(store_failed(experiment))?;
-        let mut plan = vocabulary::checked_plan(experiment, capacity_bytes)?;
+        let mut plan = vocabulary::checked_plan(experiment, self.word(), capacity_bytes)?;
         check_simulated(&plan, experiment)?;
         leave_out_uftp(&mut plan, is_installed(UFTP));
         Ok(plan)
@@ -73,6 +73,10 @@ fn play_network(runner: &mut Runner, index: usize, runs: &[&Planned]) -> Result<
     let Understood { topology, path, .. } = &runner.book.plan.networks[index];
     (runner.book.observe)(&Event::Building { network: &network.name, nodes: topology.nodes.len() });
     let refused = |what| Error::Network { name: network.name.clone(), what };
+    if runs.iter().any(|run| run.delivery.program == Program::Scp) {
+        // Without its server, the experiment ends now, and not in the middle.
+        runner.ssh()?;
+    }
     let mut site = LabSite::build(
         &network.name,
         topology.clone(),
@@ -146,11 +150,4 @@ fn open_store(experiment: &Experiment, plan: &Plan) -> Result<Store, Error> {
         Some(folder) => Store::in_folder(folder),
         None => Store::in_memory(needed.max().unwrap_or(0)),
     }
-}
-
-/// The error of a store that could not be made or filled.
-pub fn store_failed(experiment: &Experiment) -> impl FnOnce(io::Error) -> Error {
-    let place = experiment.habits.store.as_deref().unwrap_or(Path::new("memory")).display();
-    let what = format!("source and copies in {place}");
-    move |error| Error::Store { what, error }
 }

@@ -142,7 +142,7 @@ pub fn check(place: &dyn Place, experiment: &Experiment) -> Result<(), Error> {
 /// ends is marked as cut short. However it ends, what was built is taken down.
 ///
 /// # Errors
-/// Those of [`check`], those of a run that could not be made, and of a database that cannot be written.
+/// The errors of [`check`], of a run that could not be made, and of a database that cannot be written.
 pub fn run(place: &dyn Place, order: &Order, observe: &dyn Fn(&Event), stop: Stop) -> Result<Results, Error> {
     let experiment = &order.experiment;
     place.check(experiment)?;

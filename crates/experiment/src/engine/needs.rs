@@ -87,7 +87,7 @@ mod tests {
             workload = { kind = "stream", rates = ["1M"], seconds = 1, payload = 1000 }
         "#;
         let experiment = Experiment::parse(text, "x", Path::new("."), &[]).unwrap();
-        let plan = Plan::new(&experiment, 1 << 30).unwrap();
+        let plan = Plan::new(&experiment, "lab", 1 << 30).unwrap();
         let site = Bare(plan.networks[0].topology.clone());
         let refused = |index: usize| check(&site, &plan.runs[index]).unwrap_err().to_string();
         let expected = "A 1M, unicast #1 cannot be made here: it needs sockets of this process at its nodes, which are not there: \

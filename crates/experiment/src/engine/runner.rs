@@ -1,7 +1,13 @@
 //! The part that runs of all workloads share in a lab: each begins on a quiet machine, is recorded, and counts what links
 //! carry.
 
-use std::{io, path::PathBuf, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use treecast_measure::sample::Recorder;
 
@@ -123,7 +129,7 @@ impl<'r, 'b> Runner<'r, 'b> {
         if let Some(ssh) = &self.ssh {
             return Ok(Rc::clone(ssh));
         }
-        let folder = self.store.fresh_folder("ssh").map_err(|error| Error::Scp { error })?;
+        let folder = self.store.fresh_folder("ssh").map_err(store_failed(self.experiment()))?;
         let ssh = Rc::new(Ssh::prepare(&folder).map_err(|error| Error::Scp { error })?);
         Ok(Rc::clone(self.ssh.insert(ssh)))
     }
@@ -133,4 +139,11 @@ impl<'r, 'b> Runner<'r, 'b> {
 pub fn run_failed(planned: &Planned) -> impl Fn(io::Error) -> Error {
     let run = planned.name.clone();
     move |error| Error::Run { run: run.clone(), error }
+}
+
+/// Returns the error of a store that could not be made or filled.
+pub fn store_failed(experiment: &Experiment) -> impl FnOnce(io::Error) -> Error {
+    let place = experiment.habits.store.as_deref().unwrap_or(Path::new("memory")).display();
+    let what = format!("source and copies in {place}");
+    move |error| Error::Store { what, error }
 }

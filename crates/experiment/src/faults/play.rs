@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::Command,
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
@@ -121,7 +121,7 @@ pub fn play(lab: &Lab, treecast: &Path, schedule: &Schedule, folder: &Path) -> R
     let result = session.run();
     session.end()?;
     result?;
-    session.judge()
+    Ok(session.judge())
 }
 
 impl DisturbedSession<'_> {
@@ -371,6 +371,12 @@ impl DisturbedSession<'_> {
             self.sender_exit =
                 Some(if self.has_begun || self.senders == 1 { Exit::Killed } else { Exit::Waiting });
         }
+        for receiver in 0..RECEIVERS {
+            if let Some(program) = self.members[receiver].program.take() {
+                self.kill(&program)?;
+                self.members[receiver].exit = Some(Exit::Killed);
+            }
+        }
         for action in std::mem::take(&mut self.agenda).into_values().flatten() {
             match action {
                 Action::Plug(who) => self.plug(who, true)?,
@@ -397,35 +403,34 @@ impl DisturbedSession<'_> {
     fn kill(&mut self, program: &Program) -> Result<()> {
         program.kill();
         loop {
-            match self.told.1.recv() {
+            match self.told.1.recv_timeout(SENDER_TIME) {
                 Ok(Told::Gone { run, .. }) if run == program.run => return Ok(()),
                 Ok(told) => self.hear(told)?,
-                // This session can be told as long as it is there.
-                Err(_) => return Ok(()),
+                Err(_) => {
+                    let gone = io::Error::other(format!("it was still there after {SENDER_TIME:?}"));
+                    return Err(Error::system("kill a program")(gone));
+                }
             }
         }
     }
 
-    fn judge(&mut self) -> Result<Outcome> {
+    fn judge(&self) -> Outcome {
         let mut outcome = Outcome { twice: 0.0, failures: Vec::new() };
         for receiver in 0..RECEIVERS {
             let is_full = receiver == SMALL_DISK && self.schedule.leaves_full();
-            let verdict = match self.members[receiver].program.take() {
-                Some(program) => {
-                    self.kill(&program)?;
-                    // A receiver that was started when all was over may look for a sender, and have everything.
-                    self.files
-                        .check(&self.folder_of(receiver), true)
-                        .map_err(|why| format!("it has not ended, and {why}"))
-                }
-                None if is_full && self.members[receiver].exit != Some(Exit::Code(0)) => {
-                    self.judge_full(receiver)
-                }
-                None => self
+            let exit = self.members[receiver].exit;
+            let verdict = match exit {
+                // A receiver that was started when all was over may look for a sender, and have everything.
+                Some(Exit::Killed) => self
+                    .files
+                    .check(&self.folder_of(receiver), true)
+                    .map_err(|why| format!("it has not ended, and {why}")),
+                _ if is_full && exit != Some(Exit::Code(0)) => self.judge_full(receiver),
+                _ => self
                     .files
                     .check(&self.folder_of(receiver), true)
                     .and_then(|()| self.judge_exit(receiver))
-                    .map_err(|why| match self.members[receiver].exit {
+                    .map_err(|why| match exit {
                         Some(exit) => format!("{why} ({exit})"),
                         None => why,
                     }),
@@ -448,7 +453,7 @@ impl DisturbedSession<'_> {
             let panicked = self.logs(Some(receiver)).filter(|log| log.contains("panicked"));
             outcome.failures.extend(panicked.map(panic_in));
         }
-        Ok(outcome)
+        outcome
     }
 
     /// Judges the sender's end. It must end with 0. If a receiver failed as planned, the sender says so. A

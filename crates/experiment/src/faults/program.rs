@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    fs::{self, File},
+    fs::File,
     io::Write,
     path::Path,
     process::{Command, Stdio},
@@ -14,6 +14,7 @@ use treecast_host::process::{Ended, die_with_parent};
 use treecast_lab::{
     Error, Lab, Result,
     program::{self, Handle, Said},
+    starting,
 };
 
 use super::fetched::Report;
@@ -103,13 +104,15 @@ impl Program {
         log: &Path,
         told: &Sender<Told>,
     ) -> Result<Self> {
-        let failed = || Error::system(format!("write {}", log.display()));
-        let mut printed = File::create(log).map_err(failed())?;
+        let open = || {
+            let log = File::options().create_new(true).append(true).read(true).open(log)?;
+            Ok((log.try_clone()?, log))
+        };
+        let (mut printed, errors) = open().map_err(Error::system(format!("write {}", log.display())))?;
         lab.place(node, &mut command)?;
         die_with_parent(&mut command);
         command.stdin(Stdio::null());
-        let (told, errors) = (told.clone(), log.with_extension("errors"));
-        let said = errors.clone();
+        let (told, start) = (told.clone(), starting(&command, node));
         let hear = move |what| {
             // If nobody listens any more, nothing need be reported. A log that cannot be written is missed only if something fails.
             match what {
@@ -118,16 +121,15 @@ impl Program {
                     news(&line, who, run).into_iter().for_each(|news| _ = told.send(news));
                 }
                 Said::Ended(ended, _) => {
-                    _ = printed.write_all(&fs::read(&said).unwrap_or_default());
                     _ = told.send(Told::Gone { who, run, exit: ended.into() });
                 }
             }
         };
-        let (handle, ..) = program::start(command, errors, hear).map_err(failed())?;
+        let (handle, ..) = program::start(command, errors, hear).map_err(Error::system(start))?;
         Ok(Self { handle, run })
     }
 
-    /// Kills the program with SIGKILL. It tells when it is gone.
+    /// Kills the program with SIGKILL. Its end is told as that of others.
     pub fn kill(&self) {
         self.handle.signal(libc::SIGKILL);
     }

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn unicast_takes_a_copy_a_client_and_multicast_one() {
         let experiment = experiment(&["network=[{name=\"B\",topology=\"lan:clients=20,rate=10M\"}]"]);
-        let plan = Plan::new(&experiment, 1 << 40).unwrap();
+        let plan = Plan::new(&experiment, "lab", 1 << 40).unwrap();
         let of = |delivery: &str| {
             let is_it =
                 |run: &&Planned| run.delivery.name == delivery && run.work.size() == Some(Size(33_554_432));
@@ -142,7 +142,7 @@ mod tests {
         let file =
             std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/meadcast/firewall.toml"));
         let experiment = crate::Experiment::load(file, &[]).unwrap();
-        let plan = Plan::new(&experiment, 1 << 40).unwrap();
+        let plan = Plan::new(&experiment, "lab", 1 << 40).unwrap();
         let seconds = plan.runs[0].transfer(&plan.networks[0].facts).as_secs_f64();
         assert!((20.0..40.0).contains(&seconds), "{seconds}");
     }
@@ -167,7 +167,7 @@ mod tests {
                 "schedules=immediate",
             ];
             let experiment = experiment(&settings);
-            let plan = Plan::new(&experiment, 1 << 40).unwrap();
+            let plan = Plan::new(&experiment, "lab", 1 << 40).unwrap();
             let estimate = plan.runs[0].estimate(&plan.networks[0].facts, Duration::ZERO).as_secs_f64();
             let ratio = estimate / measured;
             assert!((1.0 / 1.5..1.5).contains(&ratio), "{loss}, {delivery}: {estimate} s for {measured} s");

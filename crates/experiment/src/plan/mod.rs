@@ -65,6 +65,8 @@ pub struct Understood {
 /// The runs, in order, and a line for each kind of run that was left out.
 #[derive(Debug, Clone)]
 pub struct Plan<'a> {
+    /// The value of the parameter `site` of each run: where it is made.
+    pub site: &'static str,
     pub networks: Vec<Understood>,
     pub runs: Vec<Planned<'a>>,
     pub left_out: Vec<String>,
@@ -74,9 +76,9 @@ impl<'a> Plan<'a> {
     /// Expands an experiment: network by network, cast by cast, load by load, repeat by repeat. In each, deliveries follow
     /// each other, so that what is compared is close together. A delivery's immediate run comes before its random ones,
     /// whose waits are measured by it. `capacity_bytes` is what the store holds.
-    pub fn new(experiment: &'a Experiment, capacity_bytes: u64) -> Result<Self, Error> {
+    pub fn new(experiment: &'a Experiment, site: &'static str, capacity_bytes: u64) -> Result<Self, Error> {
         let networks = understood(experiment)?;
-        let mut plan = Self { networks, runs: Vec::new(), left_out: Vec::new() };
+        let mut plan = Self { site, networks, runs: Vec::new(), left_out: Vec::new() };
         for index in 0..plan.networks.len() {
             let casts = match &experiment.cast {
                 None => vec![None],
@@ -84,7 +86,7 @@ impl<'a> Plan<'a> {
             };
             for receivers in casts {
                 let scope = Scope { experiment, index, at: &plan.networks[index] };
-                let planner = Planner { scope, receivers };
+                let planner = Planner { scope, site, receivers };
                 let (runs, left_out) = planner.runs(capacity_bytes)?;
                 plan.runs.extend(runs);
                 plan.left_out.extend(left_out);
@@ -150,13 +152,13 @@ pub struct Wanted<'w> {
 type WorkOf<'w> = dyn Fn(&Delivery, &[Group]) -> Result<Arc<dyn Work>, String> + 'w;
 
 impl<'w> Wanted<'w> {
-    /// Work that all deliveries do in the same way.
+    /// Returns work that all deliveries do in the same way.
     pub fn of_all(work: Arc<dyn Work>, repeat: u32) -> Self {
         let (size, groups) = (work.size(), work.groups());
         Self { repeat, size, groups, work: Box::new(move |_, _| Ok(Arc::clone(&work))) }
     }
 
-    /// Work that all deliveries do in the same way, once in each repeat of an experiment.
+    /// Returns works that all deliveries do in the same way, once in each repeat of an experiment.
     pub fn repeated(works: impl IntoIterator<Item = Arc<dyn Work>>, experiment: &Experiment) -> Vec<Self> {
         let repeats = 1..=experiment.habits.repeats;
         let of_work =
@@ -168,6 +170,7 @@ impl<'w> Wanted<'w> {
 /// Makes the runs of one network and one number of receivers.
 struct Planner<'a, 'p> {
     scope: Scope<'a, 'p>,
+    site: &'static str,
     /// The number of hosts of each network of the cast that receive.
     receivers: Option<usize>,
 }
@@ -302,7 +305,7 @@ impl<'a> Planner<'a, '_> {
         let mut parameters = Parameters::new();
         let mut set = |name: &str, value: String| _ = parameters.insert(name.to_owned(), value);
         set("network", network.name.clone());
-        set(treecast_measure::frame::SITE, experiment.habits.site.into());
+        set(treecast_measure::frame::SITE, self.site.into());
         set("seed", experiment.habits.seed.to_string());
         set("delivery", delivery.name.clone());
         set("program", delivery.program.word().into());
@@ -311,7 +314,7 @@ impl<'a> Planner<'a, '_> {
         set("fec", delivery.fec.clone().unwrap_or_else(|| "default".into()));
         set("schedule", schedule.name().into());
         set("repeat", repeat.to_string());
-        // Those of rivals on a shared link do not count.
+        // Receivers of rivals on a shared link do not count.
         let counted = if at.path.is_some() { &groups[..1] } else { &groups[..] };
         let receivers = network.crowd.map_or_else(|| receivers(counted).len(), |crowd| crowd as usize);
         set("receivers", receivers.to_string());
@@ -441,7 +444,7 @@ pub mod tests {
     #[test]
     fn every_combination_is_there_once_and_immediate_comes_first() {
         let experiment = experiment(&[]);
-        let plan = Plan::new(&experiment, 1 << 40).unwrap();
+        let plan = Plan::new(&experiment, "lab", 1 << 40).unwrap();
         let names: Vec<&str> = plan.runs.iter().map(|run| run.name.as_str()).collect();
         assert_eq!(names.len(), 2 * 2 * 2 * 2 * 2);
         let expected = [
@@ -465,7 +468,9 @@ pub mod tests {
                  [workload]\nkind = \"files\"\nsizes = [\"1M\"]\n"
             );
             let experiment = Experiment::parse(&text, "x", Path::new("."), &[]).unwrap();
-            Plan::new(&experiment, 1 << 40).map(|plan| plan.runs.len()).map_err(|error| error.to_string())
+            Plan::new(&experiment, "lab", 1 << 40)
+                .map(|plan| plan.runs.len())
+                .map_err(|error| error.to_string())
         };
         let line = "network A: delivery `x`: fec = \"20%\": from its second loop on, a carousel";
         assert!(refused("20%").is_err_and(|error| error.starts_with(line)));
@@ -475,7 +480,7 @@ pub mod tests {
     #[test]
     fn a_runs_cell_is_its_parameters() {
         let experiment = experiment(&[]);
-        let plan = Plan::new(&experiment, 1 << 40).unwrap();
+        let plan = Plan::new(&experiment, "lab", 1 << 40).unwrap();
         let cell = &plan.runs[3].parameters;
         let expected = [
             ("network", "A"),
@@ -496,12 +501,12 @@ pub mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_or_left_out() {
-        let refused = Plan::new(&experiment(&[]), 500 << 20).unwrap_err().to_string();
+        let refused = Plan::new(&experiment(&[]), "lab", 500 << 20).unwrap_err().to_string();
         let line = "B: 20 copies of 32M do not fit; at most 23M each: send less (--set sizes=..., file=...) or keep \
                     them on disk (--set store=FOLDER)";
         assert_eq!(refused, line);
         let experiment = experiment(&["oversize=skip"]);
-        let skipped = Plan::new(&experiment, 500 << 20).unwrap();
+        let skipped = Plan::new(&experiment, "lab", 500 << 20).unwrap();
         assert_eq!(skipped.left_out, [line]);
         assert_eq!(skipped.runs.len(), 3 * 8);
     }

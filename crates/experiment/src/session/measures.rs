@@ -55,7 +55,6 @@ pub fn of_run(group: &Group, played: &Played, size_bytes: u64, stopped: Option<u
         None => of_clients(&group.receivers, played, size_bytes, stopped),
     };
     played.server_used.iter().for_each(|ended| used(&mut filing, &group.sender, ended));
-    filing.run("duration", played.duration.as_secs_f64(), "s");
     filing
 }
 

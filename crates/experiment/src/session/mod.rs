@@ -78,7 +78,7 @@ pub struct Played {
     pub server_said: Option<String>,
     /// The counts of what the sender has sent and heard.
     pub sent: SentPackets,
-    /// The part of each client in local groups; `None` for one that has none. Empty without local groups.
+    /// The part of each client in local groups; `None` for one that has none. Empty for a crowd.
     pub locals: Vec<Option<Local>>,
     /// The resources that the server's programs used. `None` in a simulated run, in which clients use none, either.
     pub server_used: Option<treecast_lab::process::Ended>,

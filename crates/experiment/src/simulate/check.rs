@@ -17,9 +17,9 @@ use crate::{
 /// Something that the simulator does not have.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Lacking {
-    /// A rate.
+    /// What the message says of the rate behind "the simulator has", such as "no rate auto".
     Rate(String),
-    /// Something of the delivery.
+    /// What the message says of the delivery there, such as "no program scp".
     Delivery(String),
 }
 

@@ -70,7 +70,7 @@ impl Place for Simulator {
     fn plan<'e>(&self, experiment: &'e Experiment) -> Result<Plan<'e>, Error> {
         check::check(experiment)?;
         // Nothing is stored: objects are as large as their numbers say.
-        let plan = vocabulary::checked_plan(experiment, u64::MAX)?;
+        let plan = vocabulary::checked_plan(experiment, self.word(), u64::MAX)?;
         check::check_runs(experiment, &plan)?;
         Ok(plan)
     }

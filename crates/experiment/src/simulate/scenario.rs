@@ -48,7 +48,7 @@ pub struct Goods {
 }
 
 impl Goods {
-    /// One file of a size.
+    /// Returns one file of a size.
     pub fn one(size_bytes: u64) -> Self {
         let object = ObjectPlan { size: size_bytes as usize, send_at: Duration::ZERO, withdraw_at: None };
         Self { objects: vec![object], size_bytes, retransmission_factor: None, feed: None }

@@ -7,10 +7,7 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -47,7 +44,6 @@ pub struct LabSite {
     explicit: Vec<Daemon>,
     /// The routers that speak MEADcast and Xcast now; `None` for all.
     support: Option<BTreeSet<String>>,
-    started: AtomicU64,
 }
 
 /// The programs and settings of a network's routers.
@@ -93,7 +89,6 @@ impl LabSite {
             multicast: Vec::new(),
             explicit: Vec::new(),
             support: None,
-            started: AtomicU64::new(0),
         })
     }
 
@@ -211,10 +206,8 @@ impl Site for LabSite {
         let verb = command.get_args().next().unwrap_or_default().to_string_lossy().into_owned();
         let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
         let name = format!("{program} {verb}");
-        let number = self.started.fetch_add(1, Ordering::Relaxed);
-        let errors = self.store.path().join(format!("errors-{number}"));
         let inside = self.lab().inside(node, &command).map_err(io::Error::other)?;
-        Program::start(name, inside, errors)
+        Program::start(name, inside)
     }
 
     fn folder(&self, node: &str, name: &str) -> io::Result<PathBuf> {

@@ -140,12 +140,9 @@ pub mod tests {
 
     /// Starts a shell with a script, for tests. It belongs to no site.
     pub fn shell(script: &str) -> io::Result<Program> {
-        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let errors = std::env::temp_dir().join(format!("treecast-shell-{}-{number}", std::process::id()));
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Program::start("sh".into(), command, errors)
+        Program::start("sh".into(), command)
     }
 
     /// A site for tests that can do nothing.

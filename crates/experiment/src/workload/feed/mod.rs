@@ -22,10 +22,7 @@ use crate::{
         network::Facts,
         rate::SendRate,
     },
-    engine::{
-        lab::store_failed,
-        runner::{Runner, Stage},
-    },
+    engine::runner::{Runner, Stage, store_failed},
     plan::{Planned, Scope, Wanted, estimate::around_session},
     read,
     schedule::{Schedule, seed_for},
@@ -74,7 +71,7 @@ impl Workload for Feeds {
         session::SERIES
     }
 
-    /// All configurations of one load and repeat have the same objects, at the same times.
+    /// Returns the configurations of the feed. Those of one load and repeat have the same objects, at the same times.
     fn works<'w>(&'w self, at: &'w Scope) -> Result<Vec<Wanted<'w>>, Error> {
         let habits = &at.experiment.habits;
         let link_rate_bps = at.at.facts.link_rate_bps;
@@ -149,7 +146,7 @@ impl Work for Fed {
 
     fn play(&self, runner: &mut Runner, stage: &Stage) -> Result<(), Error> {
         let experiment = runner.experiment();
-        let fits = |cargo: &Cargo| cargo.is_feed_of(self.seed);
+        let fits = |cargo: &Cargo| cargo.is_feed_of(self.seed, self.size);
         let cargo = runner.cargo(fits, |store| {
             let products = Products::make(store, &self.arrivals(), self.seed);
             products.map(Cargo::Feed).map_err(store_failed(experiment))
@@ -159,7 +156,7 @@ impl Work for Fed {
         })
     }
 
-    /// As `treecast send --retx-factor` does, it refuses a feed with a repair that bounds no retransmissions.
+    /// Refuses a feed with a repair that bounds no retransmissions, as `treecast send --retx-factor` does.
     fn check_simulated(&self, simulation: &Simulation) -> Result<(), Lacking> {
         simulation.check_session()?;
         match simulation.planned.delivery.repair {
@@ -191,5 +188,36 @@ impl Work for Fed {
         simulate::deliver(simulation, &goods, &|topology, clients| {
             measures::of_run(&self.feed, topology, clients)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{Experiment, plan::Plan, store::Store};
+
+    /// The sizes of objects follow from the network's rate, and their seed does not.
+    #[test]
+    fn a_feed_of_one_network_is_not_sent_in_another() {
+        let text = r#"
+            title = "two rates"
+            deliveries = ["nack"]
+            network = [
+                { name = "A", topology = "lan:clients=2,rate=100M" },
+                { name = "B", topology = "lan:clients=2,rate=10M" },
+            ]
+            workload = { kind = "feed", objects = 4, loads = [0.01], factors = [10], priorities = ["fair"] }
+        "#;
+        let experiment = Experiment::parse(text, "x", Path::new("."), &[]).unwrap();
+        let plan = Plan::new(&experiment, "lab", u64::MAX).unwrap();
+        let sizes: Vec<Size> = plan.runs.iter().map(|run| run.work.size().unwrap()).collect();
+        let store = Store::in_memory(1 << 20).expect("needs root");
+        let seed = seed_for(experiment.habits.seed, "feed 0.01 #1");
+        let Some(feed) = toml::from_str::<Feed>("objects = 4\nloads = [0.01]").ok() else { panic!() };
+        let products = Products::make(&store, &feed.arrivals(0.01, 100_000_000, seed), seed).unwrap();
+        let cargo = Cargo::Feed(products);
+        assert_eq!(sizes.iter().map(|size| cargo.is_feed_of(seed, *size)).collect::<Vec<_>>(), [true, false]);
     }
 }

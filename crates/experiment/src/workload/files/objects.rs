@@ -9,7 +9,7 @@ use crate::{
     Error,
     cargo::{Cargo, source::Source},
     document::{Experiment, THIS_PROGRAM},
-    engine::lab::store_failed,
+    engine::runner::store_failed,
     store::Store,
 };
 

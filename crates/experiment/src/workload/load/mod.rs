@@ -32,7 +32,6 @@ use crate::{
     plan::{Group, Planned, Scope, Wanted, path::SharedPath},
     read,
     schedule::Schedule,
-    simulate::{Made, Simulation},
     site::Need,
 };
 
@@ -69,7 +68,7 @@ impl Workload for Load {
         Some(Delivery { name: "multicast".into(), repair: Some(Repair::None), ..Delivery::default() })
     }
 
-    /// Queues drop single packets, as those of a switch do.
+    /// Makes queues drop single packets, as the queues of a switch do.
     fn prepare(&self, _: &Network, topology: &mut Topology) -> Result<Option<SharedPath>, String> {
         topology.members_mut().for_each(|member| member.quality.single_packets = true);
         Ok(None)
@@ -109,9 +108,5 @@ impl Work for PlannedLoad {
 
     fn play(&self, runner: &mut Runner, stage: &Stage) -> Result<(), Error> {
         run::play(runner, stage, self)
-    }
-
-    fn simulate(&self, _: &Simulation) -> Result<Made, String> {
-        Err("it has no load".into())
     }
 }

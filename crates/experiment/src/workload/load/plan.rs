@@ -103,7 +103,7 @@ impl PlannedLoad {
         Cast { hosts: chosen.collect(), layout }
     }
 
-    /// Returns the hosts of the run as the group of another workload: with the first sender.
+    /// Returns the receivers of the run, with the first of its senders.
     pub fn group_of_hosts(&self) -> Group {
         let Cast { hosts, layout } = self.cast(self.hosts);
         let numbered = || hosts.iter().enumerate();

@@ -53,8 +53,7 @@ pub fn play(runner: &mut Runner, stage: &Stage, load: &PlannedLoad) -> Result<()
         record.event(&mut runner.book.db, happening.at, None, "event", &happening.what)?;
     }
     runner.book.results.thresholds.extend(bound(&planned.name, &found));
-    let mut filing = rows(&found);
-    filing.run("duration", found.played.lasted.as_secs_f64(), "s");
+    let filing = rows(&found);
     let outcome = Outcome {
         sentence: sentence(&found),
         carried: Some(runner.carried(planned, &record, &planned.groups)?),

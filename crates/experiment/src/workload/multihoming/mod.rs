@@ -33,7 +33,6 @@ use crate::{
     plan::{Group, Planned, Scope, Wanted},
     read,
     schedule::Schedule,
-    simulate::{Made, Simulation},
     site::Need,
 };
 
@@ -94,9 +93,5 @@ impl Work for PlannedMultihoming {
 
     fn play(&self, runner: &mut Runner, stage: &Stage) -> Result<(), Error> {
         run::play(runner, stage, self)
-    }
-
-    fn simulate(&self, _: &Simulation) -> Result<Made, String> {
-        Err("it has no BGP".into())
     }
 }

@@ -27,8 +27,7 @@ pub fn play(runner: &mut Runner, stage: &Stage, of_run: &PlannedMultihoming) -> 
     recorder.stop()?;
     let Some(played) = played.map_err(run_failed(planned))? else { return runner.interrupted(&record) };
     note(runner, &record, &played)?;
-    let mut filing = rows(of_run, &played);
-    filing.run("duration", played.lasted.as_secs_f64(), "s");
+    let filing = rows(of_run, &played);
     let broken = played.crossing.as_ref().and_then(|crossing| crossing.transferred.broken.clone());
     let outcome = Outcome {
         sentence: sentence(&filing),

@@ -114,7 +114,6 @@ fn concluded(
         Some(goodput_bps) => filing.run("goodput", goodput_bps, "bit/s"),
         None => filing.lacking(None, "goodput", "bit/s", "the flows did not run together to the end"),
     }
-    filing.run("duration", played.duration.as_secs_f64(), "s");
     for (node, fared) in group.receivers.iter().zip(&played.clients) {
         session::client_done(&mut runner.book.db, record, node, fared)?;
     }

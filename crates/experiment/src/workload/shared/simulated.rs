@@ -30,8 +30,7 @@ pub fn play(simulation: &Simulation, sharing: &Sharing) -> Result<Made, String> 
     let from = scenario.flows.iter().map(|(_, start)| *start).max().unwrap_or_default();
     let shared = shared(&scenario, &run(&scenario), path, from);
     let senders: Vec<&str> = simulation.planned.groups.iter().map(|group| group.sender.as_str()).collect();
-    let mut filing = measures::filing(&shared, path, &senders, Some((from, scenario.length)));
-    filing.run("duration", scenario.length.as_secs_f64(), "s");
+    let filing = measures::filing(&shared, path, &senders, Some((from, scenario.length)));
     let outcome = Outcome {
         sentence: measures::sentence(&filing),
         carried: None,
@@ -219,7 +218,7 @@ topology = "shared:clients=3,rivals=1,rate=20M,delay=20ms,loss=1%"
     fn played(text: &str) -> Vec<Filing> {
         let experiment = experiment(text);
         check(&Simulator, &experiment).unwrap();
-        let plan = Plan::new(&experiment, u64::MAX).unwrap();
+        let plan = Plan::new(&experiment, "lab", u64::MAX).unwrap();
         let made = |planned| {
             let simulation = Simulation { experiment: &experiment, plan: &plan, planned, waits: &[] };
             planned.work.simulate(&simulation).unwrap().outcome.filing
@@ -235,7 +234,7 @@ topology = "shared:clients=3,rivals=1,rate=20M,delay=20ms,loss=1%"
         let used: Vec<f64> = once.iter().map(|filing| filing.value("used").unwrap()).collect();
         assert!(used[0] > 0.8 && used[0] <= 0.99 && used[1] < 0.5, "{used:?}");
         let plan_of = experiment(SMALL);
-        let parameters = Plan::new(&plan_of, u64::MAX).unwrap().runs[0].parameters.clone();
+        let parameters = Plan::new(&plan_of, "lab", u64::MAX).unwrap().runs[0].parameters.clone();
         assert_eq!((parameters["loss"].as_str(), parameters["round_trip"].as_str()), ("0.01", "0.04"));
     }
 

@@ -18,7 +18,7 @@ use std::{sync::Arc, time::Duration};
 use treecast_lab::Trees;
 
 use self::{
-    keys::{Stream, StreamKeys},
+    keys::{Load, Stream, StreamKeys},
     plan::PlannedStream,
 };
 use crate::{
@@ -29,6 +29,7 @@ use crate::{
         rate::SendRate,
     },
     engine::runner::{Runner, Stage},
+    filing::Filing,
     plan::{Group, Planned, Scope, Wanted},
     read,
     schedule::Schedule,
@@ -167,4 +168,12 @@ fn check_conference(all_send: bool, delivery: &Delivery) -> Result<(), String> {
         )),
         false => Ok(()),
     }
+}
+
+/// Returns why a stream is to be sent once more, and slower: it was a file of which too much was lost. `slower` is how often that has
+/// been done.
+fn too_much_lost(stream: &PlannedStream, filing: &Filing, slower: u32) -> Option<String> {
+    let lost = measures::lost(filing);
+    let is_too_much = matches!(stream.load, Load::Bytes(_)) && lost > MAX_LOSS && slower < MAX_SLOWER;
+    is_too_much.then(|| format!("{:.2} % lost: once more, slower", lost * 100.0))
 }

@@ -1,11 +1,11 @@
 //! Runs in a lab in which streams are sent.
 
 use super::{
-    MAX_LOSS, MAX_SLOWER,
-    keys::Load,
-    measures::{lost, rows, sentence},
+    MAX_SLOWER,
+    measures::{rows, sentence},
     plan::PlannedStream,
     play::Scene,
+    too_much_lost,
 };
 use crate::{
     Error, Event,
@@ -20,8 +20,7 @@ use crate::{
 pub fn play(runner: &mut Runner, stage: &Stage, stream: &PlannedStream) -> Result<(), Error> {
     let mut stream = stream.clone();
     for slower in 0..=MAX_SLOWER {
-        let most_lost = if slower == MAX_SLOWER { 1.0 } else { MAX_LOSS };
-        if !attempt(runner, stage, &stream, most_lost)? {
+        if !attempt(runner, stage, &stream, slower)? {
             break;
         }
         stream = stream.slower();
@@ -29,13 +28,8 @@ pub fn play(runner: &mut Runner, stage: &Stage, stream: &PlannedStream) -> Resul
     Ok(())
 }
 
-/// Makes a stream's run. Returns whether it was a file of which more than `most_lost` was lost: then nothing of it counts.
-fn attempt(
-    runner: &mut Runner,
-    stage: &Stage,
-    stream: &PlannedStream,
-    most_lost: f64,
-) -> Result<bool, Error> {
+/// Makes a stream's run, after `slower` faster attempts. Returns whether too much of it was lost: then nothing of it counts.
+fn attempt(runner: &mut Runner, stage: &Stage, stream: &PlannedStream, slower: u32) -> Result<bool, Error> {
     let planned = stage.planned;
     if runner.settle(planned)?.is_none() {
         return Ok(false);
@@ -55,16 +49,13 @@ fn attempt(
     recorder.stop()?;
     let played = played.map_err(&failed)?;
     let carried = runner.carried(planned, &record, &planned.groups)?;
-    let mut filing = rows(planned, stream, &receivers, &played, &carried, began);
-    filing.run("duration", played.sent.lasted.as_secs_f64(), "s");
+    let filing = rows(planned, stream, &receivers, &played, &carried, began);
     for happening in &played.happened {
         record.event(&mut runner.book.db, began + happening.at, None, "event", &happening.what)?;
     }
     let interrupted = (runner.stop)() && played.sent.packets < stream.packets;
-    let lost = lost(&filing);
-    if !interrupted && matches!(stream.load, Load::Bytes(_)) && lost > most_lost {
+    if let Some(why) = too_much_lost(stream, &filing, slower).filter(|_| !interrupted) {
         record.close(&mut runner.book.db, true)?;
-        let why = format!("{:.2} % lost: once more, slower", lost * 100.0);
         (runner.book.observe)(&Event::Again { run: &planned.name, why: &why });
         return Ok(true);
     }

@@ -7,11 +7,10 @@ use treecast_proto::{Instant, explicit::mead::grouping::Parameters};
 use treecast_sim::session::{self, Came, Lists, StreamPlan, StreamRun, run_stream};
 
 use super::{
-    MAX_LOSS, MAX_SLOWER,
-    keys::Load,
-    measures::{lost, rows, sentence},
+    measures::{rows, sentence},
     plan::{HEADERS_LEN, PlannedStream},
     play::{Discovery, Played},
+    too_much_lost,
     traffic::{Sent, Stamp, Tally},
 };
 use crate::{
@@ -43,11 +42,9 @@ pub fn play(simulation: &Simulation, stream: &PlannedStream) -> Result<Made, Str
     loop {
         let (played, carried) = attempt(simulation, &stream, &receivers)?;
         let began = simulation.experiment.habits.sample;
-        let mut filing = rows(planned, &stream, &receivers, &played, &carried, began);
-        filing.run("duration", played.sent.lasted.as_secs_f64(), "s");
-        let lost = lost(&filing);
-        if matches!(stream.load, Load::Bytes(_)) && lost > MAX_LOSS && again.len() < MAX_SLOWER as usize {
-            again.push(format!("{:.2} % lost: once more, slower", lost * 100.0));
+        let filing = rows(planned, &stream, &receivers, &played, &carried, began);
+        if let Some(why) = too_much_lost(&stream, &filing, again.len() as u32) {
+            again.push(why);
             stream = stream.slower();
             continue;
         }
