@@ -3,13 +3,13 @@
 use std::{ffi::c_char, ptr, time::Duration};
 
 use treecast::{
-    Fanout, Group, GroupBuilder, Rate,
-    unstable::options::{CarouselOptions, FeedSource, FolderOptions, Listed},
+    Group, GroupBuilder, Rate,
+    unstable::options::{CarouselOptions, FeedSource, FolderOptions},
 };
 
 use crate::{
     failure::Failure,
-    text::{path, paths, text},
+    text::{path, paths, text, texts},
 };
 
 /// The options of a group. They have the names of the command's options (`treecast send --help`). Zero and NULL are the defaults:
@@ -52,6 +52,9 @@ pub struct treecast_group_options {
     pub to_standing: *const c_char,
     /// Whether treecast_group_code gives a short code, by which a receiver on the same network gets the ticket.
     pub code: bool,
+    /// More options of `treecast send` by their names there: an array of texts such as "stall-limit=2m" that ends with NULL. NULL:
+    /// none.
+    pub options: *const *const c_char,
 }
 
 /// What a session sends by itself. treecast_send_file and treecast_send_memory fail if this has more than `paths`.
@@ -107,6 +110,7 @@ impl Default for treecast_group_options {
             announce: none,
             to_standing: none,
             code: false,
+            options: ptr::null(),
         }
     }
 }
@@ -163,33 +167,27 @@ unsafe fn with_texts(
     mut builder: GroupBuilder,
     options: &treecast_group_options,
 ) -> Result<GroupBuilder, Failure> {
+    let named = [
+        ("interface", options.interface),
+        ("group", options.group),
+        ("fanout", options.fanout),
+        ("key", options.key),
+        ("announce", options.announce),
+        ("to-standing", options.to_standing),
+    ];
     // SAFETY: the caller promises that these are strings.
     unsafe {
-        if let Some(interface) = text(options.interface)? {
-            builder = builder.interface(interface);
-        }
-        if let Some(group) = text(options.group)? {
-            let parsed = group.parse().map_err(|_| format!("{group:?} is no IP address (group)"));
-            builder = builder.group(parsed?);
-        }
-        if let Some(fanout) = text(options.fanout)? {
-            builder = builder.fanout(fanout.parse::<Fanout>()?);
-        }
-        if let Some(key) = text(options.key)? {
-            builder = builder.key(key);
+        for (name, value) in named {
+            if let Some(value) = text(value)? {
+                builder = builder.option(name, &value)?;
+            }
         }
         if let Some(allow) = path(options.allow) {
             builder = builder.allow(allow);
         }
-        if let Some(name) = text(options.announce)? {
-            builder = builder.announce(name);
-        }
-        if let Some(receivers) = text(options.to_standing)? {
-            let listed = match receivers.is_empty() {
-                true => Ok(Vec::new()),
-                false => Listed::parse(&receivers).map_err(|error| format!("{error} (to_standing)")),
-            };
-            builder = builder.to_standing(listed?);
+        for option in texts(options.options)? {
+            let (name, value) = option.split_once('=').unwrap_or((&option, "true"));
+            builder = builder.option(name, value)?;
         }
     }
     Ok(builder)

@@ -2,6 +2,7 @@
 
 mod kinds;
 mod name;
+mod named;
 mod renamed;
 
 use std::{
@@ -27,6 +28,8 @@ use treecast_driver::{
 use treecast_host::clock::since_1970;
 use treecast_proto::fec::Share;
 use treecast_wire::{iotup, ticket};
+
+pub use named::GroupOption;
 
 use super::{Group, GroupEvent};
 use crate::{
