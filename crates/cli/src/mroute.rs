@@ -195,18 +195,3 @@ pub fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [St
     print(headings);
     rows.iter().for_each(|row| print(std::array::from_fn(|column| row[column].as_str())));
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn query_intervals() {
-        assert_eq!(query_interval("125s"), Ok(Duration::from_secs(125)));
-        assert_eq!(query_interval("2"), Ok(Duration::from_secs(2)));
-        assert_eq!(query_interval("1500ms"), Ok(Duration::from_millis(1500)));
-        for wrong in ["0", "999ms", "31745s", "-1", "", "s", "9h", "99999999999999999999s"] {
-            assert!(query_interval(wrong).is_err(), "{wrong}");
-        }
-    }
-}

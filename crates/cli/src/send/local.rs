@@ -3,10 +3,10 @@
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
+use treecast::limits::RATES_BPS;
 use treecast::unstable::options::{GroupsFile, LocalMode, LocalOptions};
 use treecast_host::quantity;
 
-use super::rate;
 use crate::advice;
 
 /// The deadlines that a ticket can hold, in whole milliseconds.
@@ -22,22 +22,22 @@ pub(super) enum Mode {
 /// How receivers mend losses among themselves.
 #[derive(clap::Args)]
 pub(super) struct LocalArgs {
-    /// Repair local: who mends losses: any member of the local group (local), its controller alone (hierarchical),
+    /// Who mends losses: any member of the local group (local), its controller alone (hierarchical),
     /// or the sender alone (sender) [default: local]
     #[arg(long, value_enum, value_name = "MODE")]
     pub local_mode: Option<Mode>,
-    /// Repair local: fix the groups by hand. A line a group, `NAME: ADDRESS...` or `NAME < NAME ABOVE: ADDRESS...`;
+    /// Fix the groups by hand. A line a group, `NAME: ADDRESS...` or `NAME < NAME ABOVE: ADDRESS...`;
     /// the first address is the controller's. Receivers need the file, too [default: receivers form groups]
     #[arg(long, value_name = "FILE")]
     pub local_groups: Option<PathBuf>,
-    /// Repair local: the highest rate at which one receiver sends again, counted as for --rate [default: --rate]
-    #[arg(long, value_name = "RATE", value_parser = rate::parse_bps, allow_hyphen_values = true)]
+    /// The highest rate at which one receiver sends again, counted as for --rate [default: --rate]
+    #[arg(long, value_name = "RATE", value_parser = quantity::rates_bps(RATES_BPS), allow_hyphen_values = true)]
     pub repair_rate: Option<u64>,
-    /// Repair local: a receiver that loses a larger share of packets counts as congested and slows the sender
+    /// A receiver that loses a larger share of packets counts as congested and slows the sender
     /// [default: 50%, or 2% with --rate auto]
     #[arg(long, value_name = "SHARE", value_parser = quantity::shares(0.0..=1.0), allow_hyphen_values = true)]
     pub congestion_loss: Option<f64>,
-    /// Repair local: give up a file that is not whole this long after its beginning (500ms, 2s), for data that
+    /// Give up a file that is not whole this long after its beginning (500ms, 2s), for data that
     /// is of no use when it is late [default: never]
     #[arg(long, value_name = "TIME", value_parser = quantity::times(DEADLINES), allow_hyphen_values = true)]
     pub deadline: Option<Duration>,
