@@ -36,11 +36,11 @@ use crate::{
     Error, ErrorKind,
     error::of_send,
     events::Callback,
-    limits::{CAROUSEL_RATE_BPS, LEAST_STALL_LIMIT, LOCAL_RATE_BPS, LONGEST_TIME, bounded},
+    limits::{CAROUSEL_RATE_BPS, LEAST_STALL_LIMIT, LOCAL_RATE_BPS, LONGEST_TIME, bounded, within},
     object::checked_factor,
     observers::{Observed, Observers},
     session::Session,
-    unstable::{Stop, reason::Advised},
+    unstable::Stop,
 };
 
 /// The largest number of objects that are not done, unless an option says otherwise.
@@ -110,49 +110,31 @@ fn bound(options: &mut SendOptions) {
 
 /// Refuses values that no session can have.
 fn check(options: &SendOptions, rates_bps: &[u64]) -> Result<(), Error> {
-    fn refuse(line: impl Into<Advised>) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Options, line))
-    }
     if let Some(Err(line)) = options.network.group.map(check_group) {
-        return refuse(line);
-    }
-    if let Some(bps) = rates_bps.iter().find(|bps| !RATES_BPS.contains(bps)) {
-        let (least, most) = RATES_BPS.into_inner();
-        return refuse(format!("the rate {bps} is no number from {least} to {most} bits a second"));
-    }
-    let start = &options.start;
-    let waits_for = start.wait_for.max(options.listed().len() as u32);
-    match options.content.form {
-        Form::Compressed(level) if !LEVELS.contains(&level) => {
-            refuse(format!("objects are compressed at level {} to {}", LEVELS.start(), LEVELS.end()))
-        }
-        _ if options.network.hops == 0 => {
-            refuse("with 0 hops, packets never leave this host: allow 1 to 255")
-        }
-        _ if start.wait_for == 0 => refuse("a session starts with a receiver: wait for 1 or more"),
-        _ if start.wait_at_least.is_some_and(|least| least == 0 || least > waits_for) => {
-            Err(Error::of(ErrorKind::Options, OptionsError::AtLeast { waits_for }))
-        }
-        _ => options.connected().map_or(Ok(()), check_connected),
-    }
-}
-
-/// Refuses values that no session can have whose receivers connect to the sender.
-fn check_connected(connected: &Connected) -> Result<(), Error> {
-    if let Some(factor) = connected.retransmission_timeout_factor {
-        checked_factor(factor)?;
-    }
-    if let Some(GiveUp::Times(factor)) = connected.give_up {
-        checked_factor(factor)?;
-    }
-    if connected.stall_limit < LEAST_STALL_LIMIT {
-        let least = LEAST_STALL_LIMIT.as_secs();
-        let line = format!(
-            "receivers that are well may be silent for a while: allow a stall limit of {least} s or more"
-        );
         return Err(Error::new(ErrorKind::Options, line));
     }
-    Ok(())
+    rates_bps.iter().try_for_each(|bps| within("rate", *bps, RATES_BPS))?;
+    options.compression().map_or(Ok(()), |level| within("level of compression", level, LEVELS))?;
+    let start = &options.start;
+    within("hop limit", options.network.hops, 1..=255)?;
+    within("number of receivers to wait for", start.wait_for, 1..=u32::MAX)?;
+    let waits_for = start.wait_for.max(options.listed().len() as u32);
+    if start.wait_at_least.is_some_and(|least| !(1..=waits_for).contains(&least)) {
+        return Err(Error::of(ErrorKind::Options, OptionsError::AtLeast { waits_for }));
+    }
+    let Some(connected) = options.connected() else { return Ok(()) };
+    let give_up = connected.give_up.and_then(|give_up| match give_up {
+        GiveUp::Times(factor) => Some(factor),
+        GiveUp::After(_) => None,
+    });
+    let factors = connected.retransmission_timeout_factor.into_iter().chain(give_up);
+    factors.map(checked_factor).try_for_each(|checked| checked.map(|_| ()))?;
+    // Receivers that are well may be silent for a while.
+    within(
+        "stall limit in seconds",
+        connected.stall_limit.as_secs(),
+        LEAST_STALL_LIMIT.as_secs()..=LONGEST_TIME.as_secs(),
+    )
 }
 
 impl fmt::Debug for GroupBuilder {

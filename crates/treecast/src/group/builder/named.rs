@@ -24,8 +24,11 @@ pub struct GroupOption(Arc<dyn Fn(GroupBuilder) -> GroupBuilder + Send + Sync>);
 
 type Read = Result<GroupOption, String>;
 
-/// The options that have names, with what reads their values.
-const OPTIONS: &[(&str, fn(&str) -> Read)] = &[
+/// The name of an option, and what reads its values.
+type Row = (&'static str, fn(&str) -> Read);
+
+/// The options that have names.
+const OPTIONS: &[Row] = &[
     ("allow", |text| taken(text, GroupBuilder::allow)),
     ("announce", |text| taken(text, GroupBuilder::announce)),
     ("at-once", |text| read(count(text, 1..=1024), |builder, objects| builder.at_once(objects as usize))),
