@@ -29,7 +29,7 @@ use treecast::{
     limits::RATES_BPS,
     unstable::{
         Stop,
-        options::{self, FeedSource, Priority, Rule},
+        options::{self, FeedSource, Rule},
         watch::{SendEvent, SendSummary},
     },
 };
@@ -107,53 +107,12 @@ pub(crate) struct Feed {
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Fanout {
-    /// One packet for all receivers, by IP multicast
-    Multicast,
-    /// A copy for each receiver
-    Unicast,
-    /// MEADcast if routers speak it, unicast elsewhere
-    Mead,
-    /// Xcast (RFC 5058) if it proves to work, unicast elsewhere
-    Xcast,
-    /// Begin with unicast, and move each receiver to multicast or MEADcast if that reaches it
-    Auto,
-}
-
-impl From<Fanout> for treecast::Fanout {
-    fn from(fanout: Fanout) -> Self {
-        match fanout {
-            Fanout::Multicast => Self::Multicast,
-            Fanout::Unicast => Self::Unicast,
-            Fanout::Mead => Self::Mead,
-            Fanout::Xcast => Self::Xcast,
-            Fanout::Auto => Self::Auto,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Repair {
     Nack,
     After,
     Local,
     Carousel,
     None,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum PriorityArg {
-    Multicast,
-    Fair,
-}
-
-impl From<PriorityArg> for Priority {
-    fn from(priority: PriorityArg) -> Self {
-        match priority {
-            PriorityArg::Multicast => Self::Multicast,
-            PriorityArg::Fair => Self::Fair,
-        }
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -360,7 +319,6 @@ fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
     let ways = &args.ways;
     let sharing = ways.sharing.sharing(Grouping::Cost, ways.mead_dialect, ways.domain_key.as_deref())?;
     let builder = Session::builder()
-        .fanout(ways.fanout.into())
         .receivers(named)
         .sharing(sharing)
         .ttl(args.network.ttl as u8)
@@ -408,7 +366,6 @@ fn with_connections(
         .with(&connected.start_at.map(|at| UNIX_EPOCH + at), GroupBuilder::start_at)
         .with(&patience.map(Duration::from_secs), GroupBuilder::wait_timeout)
         .with(&start.wait_at_least, GroupBuilder::wait_at_least)
-        .with(&args.mending.priority.map(Priority::from), GroupBuilder::priority)
         .with(&connected.linger, |builder, time| builder.linger(time).listed_wait(time))
         .with(&listed, GroupBuilder::to_standing)
         .when(listed.is_some(), |builder| builder.with(&connected.linger, GroupBuilder::results_wait))

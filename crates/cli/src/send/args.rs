@@ -2,11 +2,10 @@
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use treecast::{GroupOption, limits::DEFAULT_MULTICAST_HOPS};
 
-use super::{
-    Dialect, Fanout, Feed, HashArg, PriorityArg, Repair, SelectionArgs, given::Given, local, start, start_at,
-};
+use super::{Dialect, Feed, HashArg, Repair, SelectionArgs, given::Given, local, start, start_at};
 use crate::{
     arguments,
     group::Group,
@@ -16,6 +15,25 @@ use crate::{
 /// Parses an option that the library knows by this name.
 fn passed(name: &'static str) -> impl Fn(&str) -> Result<GroupOption, String> + Clone {
     move |value| GroupOption::read(name, value)
+}
+
+/// A parser of an option that the library knows by this name, and that has one of these words.
+fn one_of(
+    name: &'static str,
+    words: impl Into<PossibleValuesParser>,
+) -> impl TypedValueParser<Value = GroupOption> {
+    words.into().try_map(move |word| passed(name)(&word))
+}
+
+fn fanouts() -> impl TypedValueParser<Value = GroupOption> {
+    let words = [
+        ("multicast", "One packet for all receivers, by IP multicast"),
+        ("unicast", "A copy for each receiver"),
+        ("mead", "MEADcast if routers speak it, unicast elsewhere"),
+        ("xcast", "Xcast (RFC 5058) if it proves to work, unicast elsewhere"),
+        ("auto", "Begin with unicast, and move each receiver to multicast or MEADcast if that reaches it"),
+    ];
+    one_of("fanout", words.map(|(word, help)| PossibleValue::new(word).help(help)))
 }
 
 /// The options of a session, whatever it sends.
@@ -85,6 +103,7 @@ impl SessionArgs {
             &pace.rates,
             &mending.retx_factor,
             &mending.retx_minimum,
+            &mending.priority,
             &self.security.expires,
             &self.form.compress,
             &connected.per_address,
@@ -92,7 +111,7 @@ impl SessionArgs {
             &connected.at_once,
             &connected.stall_limit,
         ];
-        options.into_iter().flatten()
+        options.into_iter().flatten().chain([&self.ways.fanout])
     }
 }
 
@@ -100,8 +119,8 @@ impl SessionArgs {
 #[derive(clap::Args)]
 pub(super) struct WayArgs {
     /// The way a packet reaches many hosts
-    #[arg(long, value_enum, default_value = "multicast")]
-    pub(super) fanout: Fanout,
+    #[arg(long, default_value = "multicast", value_parser = fanouts())]
+    pub(super) fanout: GroupOption,
     /// The expected receivers: addresses with commas between them, or a file with an address a line. With
     /// --fanout mead or auto, the sender looks for MEADcast routers on the paths to them before they come.
     /// Without --wait, the start waits for as many receivers. A carousel sends its copies to these addresses
@@ -229,8 +248,8 @@ pub(super) struct MendingArgs {
     /// The order if the rate is not enough for both multicast and retransmissions. multicast: it goes first, so
     /// that slow receivers do not slow down fast ones; fair: retransmissions get up to half of the rate
     /// [default: multicast]
-    #[arg(long, value_enum)]
-    pub(super) priority: Option<PriorityArg>,
+    #[arg(long, value_parser = one_of("priority", ["multicast", "fair"]))]
+    pub(super) priority: Option<GroupOption>,
 }
 
 /// Who is admitted.

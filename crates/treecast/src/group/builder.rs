@@ -4,12 +4,12 @@ mod kinds;
 mod name;
 mod named;
 mod renamed;
+mod values;
 
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    str::FromStr,
     time::Duration,
 };
 
@@ -18,9 +18,9 @@ use treecast_driver::{
     files::Exclude,
     security::{AllowList, Identity},
     send::{
-        self, Carousel, CarouselOptions, Connected, Control, Form, GiveUp, Instead, Listed, Local,
-        LocalOptions, Mend, OptionsError, Pace, RATES_BPS, Rates, SendEvent, SendOptions, SendSecurity,
-        SendSummary, SessionKind, Setting, Starter, SteadyPace,
+        self, Carousel, CarouselOptions, Connected, Control, Form, Instead, Listed, Local, LocalOptions,
+        Mend, OptionsError, Pace, RATES_BPS, Rates, SendEvent, SendOptions, SendSecurity, SendSummary,
+        SessionKind, Setting, Starter, SteadyPace,
     },
     status::Progress,
     udp::{Offload, check_group},
@@ -30,6 +30,7 @@ use treecast_proto::fec::Share;
 use treecast_wire::{iotup, ticket};
 
 pub use named::GroupOption;
+pub use values::{Fanout, Fec, GiveUp, Priority, Rate, Repair};
 
 use super::{Group, GroupEvent};
 use crate::{
@@ -124,8 +125,8 @@ fn check(options: &SendOptions, rates_bps: &[u64]) -> Result<(), Error> {
     }
     let Some(connected) = options.connected() else { return Ok(()) };
     let give_up = connected.give_up.and_then(|give_up| match give_up {
-        GiveUp::Times(factor) => Some(factor),
-        GiveUp::After(_) => None,
+        send::GiveUp::Times(factor) => Some(factor),
+        send::GiveUp::After(_) => None,
     });
     let factors = connected.retransmission_timeout_factor.into_iter().chain(give_up);
     factors.map(checked_factor).try_for_each(|checked| checked.map(|_| ()))?;
@@ -141,70 +142,6 @@ impl fmt::Debug for GroupBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GroupBuilder").finish_non_exhaustive()
     }
-}
-
-/// The way in which a packet reaches many hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Fanout {
-    /// One packet for all receivers, by IP multicast.
-    #[default]
-    Multicast,
-    /// A copy for each receiver.
-    Unicast,
-    /// MEADcast where routers speak it, unicast elsewhere.
-    Mead,
-    /// Xcast (RFC 5058) where it proves to work, unicast elsewhere.
-    Xcast,
-    /// Unicast at first. Each receiver moves to multicast or MEADcast if that reaches it.
-    Auto,
-}
-
-impl FromStr for Fanout {
-    type Err = Error;
-
-    /// Reads the word that `treecast send --fanout` has for it.
-    fn from_str(word: &str) -> Result<Self, Error> {
-        Ok(match word {
-            "multicast" => Self::Multicast,
-            "unicast" => Self::Unicast,
-            "mead" => Self::Mead,
-            "xcast" => Self::Xcast,
-            "auto" => Self::Auto,
-            _ => {
-                let line = format!("{word:?} is no fanout: expected multicast, unicast, mead, xcast or auto");
-                return Err(Error::new(ErrorKind::Options, line));
-            }
-        })
-    }
-}
-
-/// The way in which lost packets are mended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Repair {
-    /// Retransmissions while the object goes out: VCMTP 2 (interdomain-2013, section 4.3).
-    #[default]
-    Nack,
-    /// Retransmissions when the object is out: VCMTP 1.
-    After,
-    /// No retransmissions. A receiver that loses a packet fails.
-    None,
-}
-
-/// The rate at which packets leave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Rate {
-    /// What the path to the worst receiver delivers, shared with other traffic.
-    #[default]
-    Auto,
-    /// As much as a TCP connection to the worst receiver would get.
-    Tfmcc,
-    /// As fast as the slowest attentive receiver takes it, whatever other traffic there is.
-    Max,
-    /// A constant rate, in bits of IP packets a second, for a path where that much is reserved: 1,000 to 400,000,000,000.
-    Bps(u64),
 }
 
 impl Default for GroupBuilder {
@@ -303,7 +240,7 @@ impl GroupBuilder {
     /// When receivers that do not have everything are given up, counted from the session's first packet. It is not for feeds, carousels
     /// and local groups. Default: never.
     pub fn give_up_after(mut self, when: GiveUp) -> Self {
-        self.connected.give_up = Some(when);
+        self.connected.give_up = Some(when.into());
         self
     }
 
@@ -681,10 +618,10 @@ mod tests {
         let carousel = || Group::builder().carousel(CarouselOptions::default());
         let local = || Group::builder().local_groups(LocalOptions::default());
         assert_eq!(misfit(carousel().give_up_after(GiveUp::Times(3.0))), Setting::GiveUp);
-        assert_eq!(misfit(carousel().fec(Some(Share::Percent(5)))), Setting::Fec);
-        assert_eq!(misfit(local().fec(Some(Share::Auto))), Setting::Fec);
+        assert_eq!(misfit(carousel().fec(Fec::Percent(5))), Setting::Fec);
+        assert_eq!(misfit(local().fec(Fec::Auto)), Setting::Fec);
         assert_eq!(misfit(local().rates(vec![9, 5])), Setting::Rates);
-        assert!(rate(carousel().fec(Some(Share::Auto))).is_ok() && rate(local().fec(None)).is_ok());
+        assert!(rate(carousel().fec(Fec::Auto)).is_ok() && rate(local().fec(Fec::None)).is_ok());
     }
 
     #[test]

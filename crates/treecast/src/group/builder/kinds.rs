@@ -6,10 +6,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{GroupBuilder, Special};
-use crate::unstable::options::{
-    CarouselOptions, FeedSource, Listed, LocalOptions, Priority, Rule, Share, Sharing,
-};
+use treecast_driver::send;
+
+use super::{Fec, GroupBuilder, Priority, Special};
+use crate::unstable::options::{CarouselOptions, FeedSource, Listed, LocalOptions, Rule, Sharing};
 
 /// # What is sent from the beginning
 impl GroupBuilder {
@@ -129,10 +129,10 @@ impl GroupBuilder {
 
 /// # Details
 impl GroupBuilder {
-    /// Forward error correction. `None`: no repair symbols. Default: symbols as soon as several receivers have lost different
+    /// Forward error correction. Default: symbols as soon as several receivers have lost different
     /// packets, where that costs least.
-    pub fn fec(mut self, share: Option<Share>) -> Self {
-        self.fec = Some(share);
+    pub fn fec(mut self, fec: Fec) -> Self {
+        self.fec = Some(fec.share());
         self
     }
 
@@ -170,7 +170,10 @@ impl GroupBuilder {
 
     /// The order of multicast and retransmissions if the rate is not enough for both. Default: multicast first.
     pub fn priority(mut self, priority: Priority) -> Self {
-        self.connected.priority = priority;
+        self.connected.priority = match priority {
+            Priority::Multicast => send::Priority::Multicast,
+            Priority::Fair => send::Priority::Fair,
+        };
         self
     }
 

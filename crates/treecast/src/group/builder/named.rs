@@ -9,10 +9,13 @@ use std::{
     time::Duration,
 };
 
-use treecast_driver::send::{GiveUp, Listed, Priority, parse_fec};
+use treecast_driver::send::Listed;
 use treecast_host::quantity::{self, QuantityError};
 
-use super::{GroupBuilder, Rate, Repair};
+use super::{
+    GroupBuilder,
+    values::{SECOND, YEAR},
+};
 use crate::{
     Error, ErrorKind,
     limits::{BLOCK_LENS, COMPRESSION_LEVELS, LEAST_STALL_LIMIT, RATES_BPS},
@@ -43,8 +46,8 @@ const OPTIONS: &[Row] = &[
     ("exclude", |text| taken(text, GroupBuilder::exclude)),
     ("expires", |text| read(quantity::time(text, SECOND..=YEAR), GroupBuilder::expires)),
     ("fanout", |text| read(text.parse(), GroupBuilder::fanout)),
-    ("fec", |text| read(parse_fec(text), GroupBuilder::fec)),
-    ("give-up-after", |text| read(give_up(text), GroupBuilder::give_up_after)),
+    ("fec", |text| read(text.parse(), GroupBuilder::fec)),
+    ("give-up-after", |text| read(text.parse(), GroupBuilder::give_up_after)),
     ("group", |text| match text.parse::<SocketAddr>() {
         Ok(group) => Ok(GroupOption::new(move |builder| builder.group(group.ip()).port(group.port()))),
         Err(_) => read(address(text), GroupBuilder::group),
@@ -56,11 +59,11 @@ const OPTIONS: &[Row] = &[
     ("per-address", |text| read(count(text, 1..=u32::MAX), GroupBuilder::per_address)),
     ("plain", |text| switch(text, GroupBuilder::plain)),
     ("port", |text| read(count(text, 1..=u16::MAX.into()), |builder, port| builder.port(port as u16))),
-    ("priority", |text| read(priority(text), GroupBuilder::priority)),
-    ("rate", |text| read(rate(text), GroupBuilder::rate)),
+    ("priority", |text| read(text.parse(), GroupBuilder::priority)),
+    ("rate", |text| read(text.parse(), GroupBuilder::rate)),
     ("rate-floor", |text| read(quantity::rate_bps(text, RATES_BPS), GroupBuilder::rate_floor)),
     ("rates", |text| read(rates(text), GroupBuilder::rates)),
-    ("repair", |text| read(repair(text), GroupBuilder::repair)),
+    ("repair", |text| read(text.parse(), GroupBuilder::repair)),
     ("retx-factor", |text| read(factor(text), GroupBuilder::retx_factor)),
     ("retx-minimum", |text| read(time(text), GroupBuilder::retx_minimum)),
     ("session", |text| taken(text, GroupBuilder::session)),
@@ -81,9 +84,6 @@ const OPTIONS: &[Row] = &[
 
 /// The level of zstd where none is asked for: its own default.
 const DEFAULT_LEVEL: i32 = 3;
-
-const SECOND: Duration = Duration::from_secs(1);
-const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
 impl GroupOption {
     /// Reads the value of an option. Switches have the values `true` and `false`.
@@ -185,48 +185,9 @@ fn factor(text: &str) -> Result<f64, String> {
     factor.ok_or_else(|| "expected a number of 0 or more".into())
 }
 
-/// Reads when receivers are given up: a time, or a multiple of the time that sending takes.
-fn give_up(text: &str) -> Result<GiveUp, String> {
-    const FACTOR: &str = "x3 for three times as long as sending takes";
-    let Some(factor) = text.strip_prefix('x') else {
-        let time = quantity::time(text, SECOND..=YEAR).map(GiveUp::After);
-        return time.map_err(|error| error.or(FACTOR).to_string());
-    };
-    let factor = factor.parse().ok().filter(|factor| (1.0..=1e6).contains(factor));
-    factor.map(GiveUp::Times).ok_or_else(|| format!("expected x1 to x1000000, like {FACTOR}"))
-}
-
-fn rate(text: &str) -> Result<Rate, QuantityError> {
-    match text {
-        "auto" => Ok(Rate::Auto),
-        "tfmcc" => Ok(Rate::Tfmcc),
-        "max" => Ok(Rate::Max),
-        _ => {
-            quantity::rate_bps(text, RATES_BPS).map(Rate::Bps).map_err(|error| error.or("auto, tfmcc or max"))
-        }
-    }
-}
-
 fn rates(text: &str) -> Result<Vec<u64>, String> {
     let rates: Result<_, _> = text.split(',').map(|rate| quantity::rate_bps(rate, RATES_BPS)).collect();
     rates.map_err(|error| format!("expected rates from fast to slow, as 500M,100M,20M; {error}"))
-}
-
-fn repair(text: &str) -> Result<Repair, &'static str> {
-    match text {
-        "nack" => Ok(Repair::Nack),
-        "after" => Ok(Repair::After),
-        "none" => Ok(Repair::None),
-        _ => Err("expected nack, after or none"),
-    }
-}
-
-fn priority(text: &str) -> Result<Priority, &'static str> {
-    match text {
-        "multicast" => Ok(Priority::Multicast),
-        "fair" => Ok(Priority::Fair),
-        _ => Err("expected multicast or fair"),
-    }
 }
 
 /// The standing receivers of a list. An empty text stands for all that trust the sender.
