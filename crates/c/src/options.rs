@@ -1,6 +1,6 @@
 //! The options of a group.
 
-use std::{ffi::c_char, ptr, time::Duration};
+use std::{ffi::c_char, time::Duration};
 
 use treecast::{
     Group, GroupBuilder, Rate,
@@ -85,33 +85,8 @@ pub struct treecast_carousel_options {
 
 impl Default for treecast_group_options {
     fn default() -> Self {
-        let none = ptr::null();
-        Self {
-            interface: none,
-            wait: 0,
-            wait_timeout_ms: 0,
-            rate_bps: 0,
-            rate_max: false,
-            retx_factor: 0.0,
-            group: none,
-            port: 0,
-            fanout: none,
-            plain: false,
-            key: none,
-            allow: none,
-            compress: 0,
-            source: treecast_source {
-                paths: ptr::null(),
-                feed_folder: none,
-                delta: false,
-                session: none,
-                carousel: ptr::null(),
-            },
-            announce: none,
-            to_standing: none,
-            code: false,
-            options: ptr::null(),
-        }
+        // SAFETY: zeros are NULL, 0 and false.
+        unsafe { std::mem::zeroed() }
     }
 }
 

@@ -237,24 +237,24 @@ mod tests {
     fn the_table_names_options_and_words_that_there_are() {
         let mut command = crate::command();
         command.build();
-        let senders: Vec<&Command> =
-            ["send", "feed"].iter().filter_map(|name| command.find_subcommand(name)).collect();
-        let arg = |id: &str| {
-            senders.iter().flat_map(|sender| sender.get_arguments()).find(|arg| arg.get_id() == id)
+        let senders = ["send", "feed"].map(|name| command.find_subcommand(name).unwrap());
+        let words = |id: &str| {
+            let mut args = senders.iter().flat_map(|sender| sender.get_arguments());
+            args.find(|arg| arg.get_id() == id).map(clap::Arg::get_possible_values)
         };
-        let is_group =
-            |id: &str| senders.iter().all(|sender| sender.get_groups().any(|group| group.get_id() == id));
+        let is_group = |id: &str| senders[0].get_groups().any(|group| group.get_id() == id);
         for (ids, needs, _) in NEEDS {
-            assert!(ids.iter().all(|id| arg(id).is_some() || is_group(id)), "{ids:?}");
+            assert!(ids.iter().all(|id| words(id).is_some() || is_group(id)), "{ids:?}");
             for need in *needs {
-                let (option, words) = match need {
-                    Word(option, words) => (*option, words.to_vec()),
-                    Beside(option) => (*option, Vec::new()),
-                    Not(option, word) => (*option, word.iter().copied().collect()),
+                let (Word(option, _) | Beside(option) | Not(option, _)) = need;
+                let known = words(option).unwrap_or_else(|| panic!("{option}"));
+                let named = match need {
+                    Word(_, words) => words.to_vec(),
+                    Not(_, word) => Vec::from_iter(*word),
+                    Beside(_) => Vec::new(),
                 };
-                let known = arg(option).unwrap_or_else(|| panic!("{option}")).get_possible_values();
                 let is_known = |word: &&str| known.iter().any(|known| known.get_name() == *word);
-                assert!(words.iter().all(is_known), "{option}: {words:?}");
+                assert!(named.iter().all(is_known), "{option}: {named:?}");
             }
         }
     }

@@ -25,7 +25,6 @@ use treecast_driver::{
     status::Progress,
     udp::{Offload, check_group},
 };
-use treecast_host::clock::since_1970;
 use treecast_proto::fec::Share;
 use treecast_wire::{iotup, ticket};
 
@@ -82,39 +81,13 @@ enum Special {
     Local(LocalOptions),
 }
 
-/// Shortens times that no clock can bear.
-fn bound(options: &mut SendOptions) {
-    options.start.wait_timeout = bounded(options.start.wait_timeout);
-    options.start.start_at = options.start.start_at.map(|moment| moment.min(since_1970() + LONGEST_TIME));
-    options.expires_in = options.expires_in.map(bounded);
-    for rule in &mut options.content.feed_rules {
-        rule.terms.expires_after = rule.terms.expires_after.map(bounded);
-    }
-    match &mut options.kind {
-        SessionKind::Connected(connected) => {
-            let times = [
-                &mut connected.minimum_retransmission_time,
-                &mut connected.stall_limit,
-                &mut connected.linger,
-            ];
-            times.into_iter().for_each(|time| *time = bounded(*time));
-            connected.listed_wait = connected.listed_wait.map(bounded);
-            connected.awaits_results = connected.awaits_results.map(bounded);
-        }
-        SessionKind::Carousel(Carousel { options, .. }) => {
-            options.idle = bounded(options.idle);
-            options.wait_timeout = options.wait_timeout.map(bounded);
-        }
-        SessionKind::Local(Local { options, .. }) => options.deadline = options.deadline.map(bounded),
-    }
-}
-
 /// Refuses values that no session can have.
-fn check(options: &SendOptions, rates_bps: &[u64]) -> Result<(), Error> {
+fn check(options: &SendOptions) -> Result<(), Error> {
     if let Some(Err(line)) = options.network.group.map(check_group) {
         return Err(Error::new(ErrorKind::Options, line));
     }
-    rates_bps.iter().try_for_each(|bps| within("rate", *bps, RATES_BPS))?;
+    let mut rates_bps = options.rate().fixed_bps().into_iter().chain(options.slower_rates().iter().copied());
+    rates_bps.try_for_each(|bps| within("rate", bps, RATES_BPS))?;
     options.compression().map_or(Ok(()), |level| within("level of compression", level, LEVELS))?;
     let start = &options.start;
     within("hop limit", options.network.hops, 1..=255)?;
@@ -184,7 +157,7 @@ impl GroupBuilder {
 
     /// The time after which the session fails if fewer receivers are there. Default: 60 s.
     pub fn wait_timeout(mut self, time: Duration) -> Self {
-        self.options.start.wait_timeout = time;
+        self.options.start.wait_timeout = bounded(time);
         self
     }
 
@@ -233,7 +206,7 @@ impl GroupBuilder {
 
     /// The shortest time for retransmissions, whatever the factor gives. Default: 2 s.
     pub fn retx_minimum(mut self, time: Duration) -> Self {
-        self.connected.minimum_retransmission_time = time;
+        self.connected.minimum_retransmission_time = bounded(time);
         self
     }
 
@@ -294,7 +267,7 @@ impl GroupBuilder {
 
     /// The time for which the session waits at its end for receivers whose connections broke. Default: 10 s.
     pub fn linger(mut self, time: Duration) -> Self {
-        self.connected.linger = time;
+        self.connected.linger = bounded(time);
         self
     }
 
@@ -307,7 +280,7 @@ impl GroupBuilder {
 
     /// The time after which the ticket admits nobody. Default: none.
     pub fn expires(mut self, time: Duration) -> Self {
-        self.options.expires_in = Some(time);
+        self.options.expires_in = Some(bounded(time));
         self
     }
 
@@ -404,7 +377,6 @@ impl GroupBuilder {
     /// What the driver takes, and who looks on.
     fn prepare(mut self) -> Result<(SendOptions, Observers), Error> {
         let options_error = |error| Error::of(ErrorKind::Options, error);
-        let rates_bps = self.rates_bps();
         let security = self.security()?;
         let kind = self.kind().map_err(options_error)?;
         let mut options = self.options;
@@ -419,13 +391,12 @@ impl GroupBuilder {
             (None, true) => Form::Differences,
             (None, false) => Form::Whole,
         };
-        bound(&mut options);
         options.content.selection.exclude =
             Exclude::new(&self.excluded).map_err(|error| Error::of(ErrorKind::Options, error))?;
         if options.kind.is_iotup() {
             options.network.port.get_or_insert(iotup::PORT);
         }
-        check(&options, &rates_bps)?;
+        check(&options)?;
         options.security = security;
         if let Some(announce) = &mut options.announce {
             announce.name = name::announced(&announce.name, &options.content.paths)?;
@@ -436,15 +407,6 @@ impl GroupBuilder {
             Observers::start(Progress::default(), self.observed, options.start.starter.clone())?;
         observers.note_wanted(options.start.wait_for);
         Ok((options, observers))
-    }
-
-    /// The rates that are numbers, in bits a second.
-    fn rates_bps(&self) -> Vec<u64> {
-        match (&self.several_rates, self.rate) {
-            (Some(rates), _) => rates.clone(),
-            (None, Some(Rate::Bps(bps))) => vec![bps],
-            (None, _) => Vec::new(),
-        }
     }
 
     /// The kind of the session, with the options that such a session has.

@@ -6,7 +6,10 @@ use treecast_driver::send::{self, parse_fec};
 use treecast_host::quantity;
 use treecast_proto::fec::Share;
 
-use crate::{Error, ErrorKind, limits::RATES_BPS};
+use crate::{
+    Error, ErrorKind,
+    limits::{RATES_BPS, bounded},
+};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 pub(super) const YEAR: Duration = Duration::from_secs(366 * 86_400);
@@ -102,7 +105,7 @@ impl Fec {
 impl From<GiveUp> for send::GiveUp {
     fn from(when: GiveUp) -> Self {
         match when {
-            GiveUp::After(time) => Self::After(time),
+            GiveUp::After(time) => Self::After(bounded(time)),
             GiveUp::Times(factor) => Self::Times(factor),
         }
     }
