@@ -23,9 +23,9 @@ pub(super) enum Mode {
 #[derive(clap::Args)]
 pub(super) struct LocalArgs {
     /// Who mends losses: any member of the local group (local), its controller alone (hierarchical),
-    /// or the sender alone (sender) [default: local]
-    #[arg(long, value_enum, value_name = "MODE")]
-    pub local_mode: Option<Mode>,
+    /// or the sender alone (sender)
+    #[arg(long, value_enum, value_name = "MODE", default_value = "local")]
+    pub local_mode: Mode,
     /// Fix the groups by hand. A line a group, `NAME: ADDRESS...` or `NAME < NAME ABOVE: ADDRESS...`;
     /// the first address is the controller's. Receivers need the file, too [default: receivers form groups]
     #[arg(long, value_name = "FILE")]
@@ -46,7 +46,7 @@ pub(super) struct LocalArgs {
 pub(super) fn options(args: &LocalArgs) -> Result<LocalOptions, String> {
     let groups = args.local_groups.as_deref().map(GroupsFile::read).transpose();
     let mut options = LocalOptions::default();
-    options.mode = args.local_mode.map(|mode| match mode {
+    options.mode = Some(match args.local_mode {
         Mode::Sender => LocalMode::Sender,
         Mode::Hierarchical => LocalMode::Hierarchical,
         Mode::Local => LocalMode::Local,

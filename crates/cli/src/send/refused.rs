@@ -24,22 +24,16 @@ enum Needs {
 
 use Needs::{Not, Option as Beside, Word};
 
-/// Sessions whose receivers connect to the sender.
-const CONNECTED: &[Needs] = &[Word("repair", &["nack", "after", "none"])];
-
-/// Options, by their ids or those of their groups, of which none has an effect unless one of the needs is met; and the reason.
+/// Options, by their ids or those of their groups, of which none has an effect unless one of the needs is met; and the reason,
+/// where it is not plain.
 type Row = (&'static [&'static str], &'static [Needs], &'static str);
 
 const NEEDS: &[Row] = &[
     (
-        &["allow", "expires"],
-        CONNECTED,
-        "the ticket of a carousel or of local groups is all that receivers need, so the sender cannot keep anybody out who has it",
-    ),
-    (
-        &["ConnectedArgs"],
-        CONNECTED,
-        "nobody connects to the sender of a carousel, which starts at its first listener, or of local groups",
+        &["allow", "expires", "ConnectedArgs"],
+        &[Word("repair", &["nack", "after", "none"])],
+        "nobody connects to the sender of a carousel, which starts at its first listener, or of local groups, so that the sender \
+         cannot keep anybody out who has the ticket",
     ),
     (
         &["wait", "wait_at_least"],
@@ -51,10 +45,11 @@ const NEEDS: &[Row] = &[
         &[Word("repair", &["nack", "after"])],
         "this session has no retransmissions to single receivers",
     ),
-    (&["idle", "loops"], &[Word("repair", &["carousel"])], "only a carousel ends so"),
-    (&["LocalArgs"], &[Word("repair", &["local"])], "this session has no local groups"),
-    (&["local_groups"], &[Not("local_mode", Some("sender"))], "in the mode sender there is one group"),
-    (&["hash"], &[Word("dialect", &["iotup"])], "only the IoT updater's frames hold a hash of this kind"),
+    (&["retx_minimum"], &[Beside("retx_factor")], ""),
+    (&["idle", "loops"], &[Word("repair", &["carousel"])], ""),
+    (&["LocalArgs"], &[Word("repair", &["local"])], ""),
+    (&["local_groups"], &[Word("local_mode", &["local", "hierarchical"])], ""),
+    (&["hash"], &[Word("dialect", &["iotup"])], ""),
     (
         &["code", "announce", "to_standing"],
         &[Not("dialect", Some("iotup"))],
@@ -66,33 +61,16 @@ const NEEDS: &[Row] = &[
         "an announcement is signed, and a plain session has no key",
     ),
     (&["to_standing"], &[Beside("key")], "standing receivers take files of senders that they trust"),
-    (
-        &["group", "source"],
-        &[Word("fanout", &["auto", "multicast"])],
-        "unicast, MEADcast and Xcast need no group",
-    ),
-    (
-        &["receivers"],
-        &[Word("fanout", &["mead", "auto"]), Word("repair", &["carousel"])],
-        "no packets of MEADcast are sent",
-    ),
+    (&["group", "source"], &[Word("fanout", &["auto", "multicast"])], ""),
+    (&["receivers"], &[Word("fanout", &["mead", "auto"]), Word("repair", &["carousel"])], ""),
     (
         &["mead_dialect", "grouping", "dont_replicate", "to_router", "ThesisArgs"],
         &[Word("fanout", &["mead", "auto"])],
-        "no packets of MEADcast are sent",
+        "",
     ),
-    (
-        &["max", "domain_key"],
-        &[Word("fanout", &["mead", "xcast", "auto"])],
-        "no routers make copies of this session's packets",
-    ),
-    (
-        &["ThesisArgs"],
-        &[Word("grouping", &["thesis"])],
-        "groups of the least cost have no limits as the thesis' groups have",
-    ),
+    (&["max", "domain_key"], &[Word("fanout", &["mead", "xcast", "auto"])], ""),
+    (&["ThesisArgs"], &[Word("grouping", &["thesis"])], ""),
     (&["rate", "rate_floor"], &[Not("rates", None)], "--rates says all that --rate and --rate-floor could"),
-    (&["retx_minimum"], &[Beside("retx_factor")], "--retx-minimum is the least that --retx-factor comes to"),
 ];
 
 impl Needs {
@@ -108,15 +86,6 @@ impl Needs {
         }
     }
 
-    /// What the help says of it.
-    fn in_help(&self) -> Option<String> {
-        match self {
-            Word(option, words) => Some(format!("{} {}", written(option), one_of(words))),
-            Beside(option) => Some(written(option)),
-            Not(..) => None,
-        }
-    }
-
     /// What can be done other than to leave out the option that needs it.
     fn otherwise(&self) -> String {
         match self {
@@ -126,6 +95,16 @@ impl Needs {
             Not(option, word) => format!("{} {}", written(option), word.unwrap_or_default()),
         }
     }
+}
+
+/// What the help says of these needs. Empty if they are no other options.
+fn in_help(needs: &[Needs]) -> String {
+    let needs = needs.iter().filter_map(|need| match need {
+        Word(option, words) => Some(format!("{} {}", written(option), one_of(words))),
+        Beside(option) => Some(written(option)),
+        Not(..) => None,
+    });
+    needs.collect::<Vec<_>>().join(", or ")
 }
 
 /// The words as in "nack, after or none".
@@ -147,8 +126,12 @@ pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
     for (ids, needs, why) in NEEDS {
         let option = ids.iter().find_map(|id| given.option(id));
         if let Some(option) = option.filter(|_| !needs.iter().any(|need| need.are_met(given))) {
-            let otherwise = needs[0].otherwise();
-            return Err(format!("{why}: leave out {}, or {}", written(option), otherwise.trim_end()));
+            let (option, otherwise) = (written(option), needs[0].otherwise());
+            let why = match why.is_empty() {
+                true => format!("{option} has no effect without {}", in_help(needs)),
+                false => (*why).to_owned(),
+            };
+            return Err(format!("{why}: leave out {option}, or {}", otherwise.trim_end()));
         }
     }
     Ok(())
@@ -162,10 +145,7 @@ pub(crate) fn explain(command: Command) -> Command {
     };
     let rows: Vec<(Vec<String>, String)> = NEEDS
         .iter()
-        .map(|(ids, needs, _)| {
-            let needs: Vec<String> = needs.iter().filter_map(Needs::in_help).collect();
-            (ids.iter().flat_map(|id| members(id)).collect(), needs.join(", or "))
-        })
+        .map(|(ids, needs, _)| (ids.iter().flat_map(|id| members(id)).collect(), in_help(needs)))
         .collect();
     command.mut_args(|arg| {
         let of_arg = rows
@@ -182,7 +162,7 @@ pub(crate) fn explain(command: Command) -> Command {
 }
 
 /// What else is refused, and what to do about it.
-fn refusals(args: &SessionArgs) -> [(bool, &'static str); 9] {
+fn refusals(args: &SessionArgs) -> [(bool, &'static str); 8] {
     let feed = args.sent.feed.as_ref().map(|feed| &feed.source);
     let (is_stream, is_carousel) = (is_stream(args), is_carousel(args));
     // The receivers of such a session are waited for, and get again what they have missed.
@@ -215,12 +195,9 @@ fn refusals(args: &SessionArgs) -> [(bool, &'static str); 9] {
             "the IoT updater has no local groups: leave out --repair local, or --dialect iotup",
         ),
         (
-            names_some && !is_mended,
-            "--to-standing with names needs to hear of each receiver what it has: take --repair nack or after, or --to-standing any",
-        ),
-        (
-            names_some && (feed.is_some() || is_stream),
-            "what comes by a feed is not sent again to those who come later: name files, or take --to-standing any",
+            names_some && (!is_mended || feed.is_some() || is_stream),
+            "receivers that --to-standing names say what they have, and get it again when they come later: name files, with --repair nack \
+             or after, or take --to-standing any",
         ),
         (
             names_some && args.start.wait.is_some(),
