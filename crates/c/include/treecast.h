@@ -127,6 +127,9 @@ struct treecast_group_options {
   const char *to_standing;
   // Whether treecast_group_code gives a short code, by which a receiver on the same network gets the ticket.
   bool code;
+  // More options of `treecast send` by their names there: an array of texts such as "stall-limit=2m" that ends with NULL. NULL:
+  // none.
+  const char *const *options;
 };
 
 // An event of a group. Its strings are valid until the next event of the group is read.

@@ -1,15 +1,15 @@
 //! The options of a group.
 
-use std::{ffi::c_char, ptr, time::Duration};
+use std::{ffi::c_char, time::Duration};
 
 use treecast::{
-    Fanout, Group, GroupBuilder, Rate,
-    unstable::options::{CarouselOptions, FeedSource, FolderOptions, Listed},
+    Group, GroupBuilder, Rate,
+    unstable::options::{CarouselOptions, FeedSource, FolderOptions},
 };
 
 use crate::{
     failure::Failure,
-    text::{path, paths, text},
+    text::{path, paths, text, texts},
 };
 
 /// The options of a group. They have the names of the command's options (`treecast send --help`). Zero and NULL are the defaults:
@@ -52,6 +52,9 @@ pub struct treecast_group_options {
     pub to_standing: *const c_char,
     /// Whether treecast_group_code gives a short code, by which a receiver on the same network gets the ticket.
     pub code: bool,
+    /// More options of `treecast send` by their names there: an array of texts such as "stall-limit=2m" that ends with NULL. NULL:
+    /// none.
+    pub options: *const *const c_char,
 }
 
 /// What a session sends by itself. treecast_send_file and treecast_send_memory fail if this has more than `paths`.
@@ -82,32 +85,8 @@ pub struct treecast_carousel_options {
 
 impl Default for treecast_group_options {
     fn default() -> Self {
-        let none = ptr::null();
-        Self {
-            interface: none,
-            wait: 0,
-            wait_timeout_ms: 0,
-            rate_bps: 0,
-            rate_max: false,
-            retx_factor: 0.0,
-            group: none,
-            port: 0,
-            fanout: none,
-            plain: false,
-            key: none,
-            allow: none,
-            compress: 0,
-            source: treecast_source {
-                paths: ptr::null(),
-                feed_folder: none,
-                delta: false,
-                session: none,
-                carousel: ptr::null(),
-            },
-            announce: none,
-            to_standing: none,
-            code: false,
-        }
+        // SAFETY: zeros are NULL, 0 and false.
+        unsafe { std::mem::zeroed() }
     }
 }
 
@@ -163,33 +142,27 @@ unsafe fn with_texts(
     mut builder: GroupBuilder,
     options: &treecast_group_options,
 ) -> Result<GroupBuilder, Failure> {
+    let named = [
+        ("interface", options.interface),
+        ("group", options.group),
+        ("fanout", options.fanout),
+        ("key", options.key),
+        ("announce", options.announce),
+        ("to-standing", options.to_standing),
+    ];
     // SAFETY: the caller promises that these are strings.
     unsafe {
-        if let Some(interface) = text(options.interface)? {
-            builder = builder.interface(interface);
-        }
-        if let Some(group) = text(options.group)? {
-            let parsed = group.parse().map_err(|_| format!("{group:?} is no IP address (group)"));
-            builder = builder.group(parsed?);
-        }
-        if let Some(fanout) = text(options.fanout)? {
-            builder = builder.fanout(fanout.parse::<Fanout>()?);
-        }
-        if let Some(key) = text(options.key)? {
-            builder = builder.key(key);
+        for (name, value) in named {
+            if let Some(value) = text(value)? {
+                builder = builder.option(name, &value)?;
+            }
         }
         if let Some(allow) = path(options.allow) {
             builder = builder.allow(allow);
         }
-        if let Some(name) = text(options.announce)? {
-            builder = builder.announce(name);
-        }
-        if let Some(receivers) = text(options.to_standing)? {
-            let listed = match receivers.is_empty() {
-                true => Ok(Vec::new()),
-                false => Listed::parse(&receivers).map_err(|error| format!("{error} (to_standing)")),
-            };
-            builder = builder.to_standing(listed?);
+        for option in texts(options.options)? {
+            let (name, value) = option.split_once('=').unwrap_or((&option, "true"));
+            builder = builder.option(name, value)?;
         }
     }
     Ok(builder)

@@ -7,11 +7,7 @@ mod router;
 use std::{path::PathBuf, process::ExitCode};
 
 use treecast_bench::{Report, Scope};
-use treecast_host::{
-    quantity::{self, QuantityError},
-    stop::Stop,
-    user,
-};
+use treecast_host::{quantity::sizes_bytes, stop::Stop, user};
 
 use crate::{Outcome, output};
 
@@ -27,8 +23,9 @@ pub struct Args {
     /// Receivers on the bridge
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
     receivers: u32,
+    // The largest is what /dev/shm of a large machine may hold, with a copy at each receiver.
     /// Size of the file, like 64M
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = file_size, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = sizes_bytes(1 << 20..=1 << 40), allow_hyphen_values = true)]
     size: u64,
     /// How many times each is measured. That is the floor and treecast; the medians count
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
@@ -66,11 +63,6 @@ pub struct Args {
 enum Command {
     Router(router::Args),
     Load(load::Args),
-}
-
-/// Parses the size of the file. The largest is what /dev/shm of a large machine may hold, with a copy at each receiver.
-fn file_size(text: &str) -> Result<u64, QuantityError> {
-    quantity::size_bytes(text, 1 << 20..=1 << 40)
 }
 
 impl Args {

@@ -1,7 +1,10 @@
 //! The layout of the help. `-h` is one screen, with the options that most people need, each in a line. `--help` has all
-//! others, too, under headings. The tables here say which are which, so that fields of arguments need not stand in this order.
+//! others, too, under headings. The tables here say which are which, so that fields of arguments need not stand in this order. A rare
+//! option may name its heading itself (`help_heading`).
 
 use clap::{Arg, Command};
+
+use crate::send::refused;
 
 /// The help of a command that has more options than fit a screen.
 struct Layout {
@@ -212,6 +215,8 @@ pub fn arrange(command: Command) -> Command {
 
 fn arrange_page(page: String, command: Command) -> Command {
     let command = command.mut_args(|arg| in_one_line(with_letter(arg)));
+    let sends = ["treecast-send", "treecast-feed"].contains(&&*page);
+    let command = if sends { refused::explain(command) } else { command };
     let command = match LAYOUTS.iter().find(|layout| layout.page == page) {
         Some(layout) => layout.apply(command),
         None => command,
@@ -225,7 +230,7 @@ fn arrange_page(page: String, command: Command) -> Command {
 }
 
 impl Layout {
-    /// Puts options under their headings, in the order of the tables.
+    /// Puts options under their headings, in the order of the tables. Options that name a heading themselves stand behind others there.
     ///
     /// # Panics
     /// If the command lacks an option of `first`, or has an option twice.
@@ -234,10 +239,21 @@ impl Layout {
             let id = id_of(&command, name).unwrap_or_else(|| panic!("{} has no option {name}", self.page));
             command = command.mut_arg(id, |arg| arg.display_order(order));
         }
+        let id = |name: &&str| {
+            id_of(&command, name).unwrap_or_else(|| panic!("{} has no option {name}", self.page))
+        };
+        let with_heading = |heading: &'static str| {
+            let args = command.get_arguments().filter(move |arg| arg.get_help_heading() == Some(heading));
+            args.map(|arg| arg.get_id().to_string())
+        };
         let sections = self.others.iter().copied().flatten();
-        let others = sections.flat_map(|(heading, names)| names.iter().map(move |name| (*heading, *name)));
-        for (order, (heading, name)) in others.filter(|(_, name)| !self.first.contains(name)).enumerate() {
-            let id = id_of(&command, name).unwrap_or_else(|| panic!("{} has no option {name}", self.page));
+        let others: Vec<(&str, String)> = sections
+            .flat_map(|(heading, names)| {
+                let named = names.iter().filter(|name| !self.first.contains(name)).map(id);
+                named.chain(with_heading(heading)).map(move |id| (*heading, id))
+            })
+            .collect();
+        for (order, (heading, id)) in others.into_iter().enumerate() {
             let order = self.first.len() + order;
             command = command
                 .mut_arg(id, |arg| arg.help_heading(heading).hide_short_help(true).display_order(order));

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use treecast_host::quantity::{self, QuantityError};
+use treecast_host::quantity::times;
 use treecast_measure::{
     monitor::{self, Digest, Ending, Exit, MonitorError, Observed, Options, Recording, Report},
     sample::Reading,
@@ -36,7 +36,7 @@ enum Command {
 #[derive(clap::Args)]
 struct RecordArgs {
     /// The time between two samples. From 10ms to 60m
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = times(Duration::from_millis(10)..=Duration::from_secs(3600)), allow_hyphen_values = true)]
     every: Duration,
     /// Record into this file, which must not exist; without it, samples go to the terminal
     #[arg(long, value_name = "FILE")]
@@ -210,26 +210,4 @@ fn show(args: &ShowArgs) -> Outcome {
 fn show_table(recording: &Recording, to: &mut impl Write) -> Result<(), MonitorError> {
     let table = Digest::of(recording)?.table();
     to.write_all(table.to_text().as_bytes()).and_then(|()| to.flush()).map_err(MonitorError::Export)
-}
-
-/// Parses the time between two samples.
-fn parse_interval(text: &str) -> Result<Duration, QuantityError> {
-    quantity::time(text, Duration::from_millis(10)..=Duration::from_secs(3600))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_have_units_and_limits() {
-        let ms = |text| parse_interval(text).map(|interval| interval.as_millis());
-        assert_eq!(
-            [ms("10ms"), ms("1s"), ms("2.5s"), ms("1m"), ms("3")].map(Result::unwrap),
-            [10, 1000, 2500, 60_000, 3000]
-        );
-        for wrong in ["9ms", "61m", "2h", ""] {
-            assert!(parse_interval(wrong).is_err(), "{wrong}");
-        }
-    }
 }

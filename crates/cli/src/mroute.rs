@@ -1,11 +1,14 @@
 //! `treecast mroute`: the multicast routing daemon, and a command that shows the state of the running one.
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
+use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf, process::ExitCode, time::Duration};
 
 use treecast_dataplane::mroute::{self, Config, Family, Notice, Status};
-use treecast_host::quantity::{self, QuantityError};
+use treecast_host::quantity::times;
 
 use crate::Outcome;
+
+/// The times for which the kernel can go on forwarding.
+const KEEP: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(600);
 
 /// Route multicast between this host's networks, or show what the running router does.
 ///
@@ -35,15 +38,15 @@ pub struct Args {
     #[arg(long, conflicts_with = "upstream")]
     source_trees: bool,
     /// Time between two queries. They look for listeners. From 1s to 31744s
-    #[arg(long, value_name = "TIME", default_value = "125s", value_parser = query_interval, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "125s", value_parser = times(Duration::from_secs(1)..=Duration::from_secs(31_744)), allow_hyphen_values = true)]
     query_interval: Duration,
     /// Groups for each interface. So many, 1 to 65536, are served for the hosts on it. Sources and
     /// forwarding entries are limited in proportion. When all are used, each host gets its share
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = max_groups)]
-    max_groups: usize,
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    max_groups: u32,
     /// Forward for so long after the end. The kernel does it after SIGTERM or SIGKILL, up to 600s. A `treecast
     /// mroute` that starts in this time takes over without a gap. 0s ends forwarding at once
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = keep)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = times(KEEP))]
     keep: Duration,
     /// Refuse traces. `treecast doctor trace` (Mtrace2) gets only "prohibited". Without this option, hosts on this
     /// router's links can see the addresses of routers between them and a sender
@@ -58,7 +61,7 @@ enum Command {
     /// Hold the sockets of a daemon that ends; the daemon starts this itself
     #[command(hide = true)]
     Keep {
-        #[arg(long, value_parser = keep)]
+        #[arg(long, value_parser = times(KEEP))]
         time: Duration,
     },
     /// Show interfaces, queriers, listeners and forwarding entries of the running router
@@ -103,7 +106,7 @@ pub fn run(args: Args) -> Outcome {
         upstream: args.upstream,
         source_trees: args.source_trees,
         query_interval: args.query_interval,
-        max_groups: args.max_groups,
+        max_groups: args.max_groups as usize,
         prohibits_traces: args.no_trace,
         keeper: (!args.keep.is_zero()).then(|| keeper.map(OsString::from).to_vec()),
         control: args.control.path,
@@ -113,19 +116,6 @@ pub fn run(args: Args) -> Outcome {
         Notice::Warning(warning) => remark!("treecast mroute: {warning}"),
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn query_interval(text: &str) -> Result<Duration, QuantityError> {
-    quantity::time(text, Duration::from_secs(1)..=Duration::from_secs(31_744))
-}
-
-fn keep(text: &str) -> Result<Duration, QuantityError> {
-    quantity::time(text, Duration::ZERO..=Duration::from_secs(600))
-}
-
-fn max_groups(text: &str) -> Result<usize, &'static str> {
-    let number = text.parse().ok().filter(|number| (1..=65_536).contains(number));
-    number.ok_or("a number from 1 to 65536")
 }
 
 fn print_status(status: &Status) {
@@ -204,19 +194,4 @@ pub fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [St
     };
     print(headings);
     rows.iter().for_each(|row| print(std::array::from_fn(|column| row[column].as_str())));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn query_intervals() {
-        assert_eq!(query_interval("125s"), Ok(Duration::from_secs(125)));
-        assert_eq!(query_interval("2"), Ok(Duration::from_secs(2)));
-        assert_eq!(query_interval("1500ms"), Ok(Duration::from_millis(1500)));
-        for wrong in ["0", "999ms", "31745s", "-1", "", "s", "9h", "99999999999999999999s"] {
-            assert!(query_interval(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -4,12 +4,12 @@ mod args;
 mod carousel;
 mod code;
 pub(crate) mod display;
+mod given;
 mod kept;
 mod local;
 mod orders;
-mod rate;
 mod receivers;
-mod refused;
+pub(crate) mod refused;
 mod report;
 mod standing;
 mod start;
@@ -25,15 +25,15 @@ use std::{
 
 use clap::ValueEnum;
 use treecast::{
-    Group as Session, GroupBuilder,
-    limits::{BLOCK_LENS, COMPRESSION_LEVELS},
+    Group as Session, GroupBuilder, GroupOption,
+    limits::RATES_BPS,
     unstable::{
         Stop,
-        options::{self, FeedSource, GiveUp, Priority, Rule, Share},
+        options::{self, FeedSource, Rule},
         watch::{SendEvent, SendSummary},
     },
 };
-use treecast_host::quantity::QuantityError;
+use treecast_host::quantity::{self, QuantityError};
 
 pub(crate) use self::args::SessionArgs;
 use self::{kept::Kept, orders::Orders, report::Report, ticket_file::TicketFile};
@@ -45,9 +45,6 @@ use crate::{
     group::Group,
     sharing::Grouping,
 };
-
-/// The level of zstd where none is asked for: its own default.
-const DEFAULT_LEVEL: i32 = 3;
 
 /// Send files to everyone who has the ticket.
 ///
@@ -110,53 +107,12 @@ pub(crate) struct Feed {
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Fanout {
-    /// One packet for all receivers, by IP multicast
-    Multicast,
-    /// A copy for each receiver
-    Unicast,
-    /// MEADcast if routers speak it, unicast elsewhere
-    Mead,
-    /// Xcast (RFC 5058) if it proves to work, unicast elsewhere
-    Xcast,
-    /// Begin with unicast, and move each receiver to multicast or MEADcast if that reaches it
-    Auto,
-}
-
-impl From<Fanout> for treecast::Fanout {
-    fn from(fanout: Fanout) -> Self {
-        match fanout {
-            Fanout::Multicast => Self::Multicast,
-            Fanout::Unicast => Self::Unicast,
-            Fanout::Mead => Self::Mead,
-            Fanout::Xcast => Self::Xcast,
-            Fanout::Auto => Self::Auto,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Repair {
     Nack,
     After,
     Local,
     Carousel,
     None,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum PriorityArg {
-    Multicast,
-    Fair,
-}
-
-impl From<PriorityArg> for Priority {
-    fn from(priority: PriorityArg) -> Self {
-        match priority {
-            PriorityArg::Multicast => Self::Multicast,
-            PriorityArg::Fair => Self::Fair,
-        }
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -199,7 +155,7 @@ fn go_on(which: &str) -> Outcome {
     (session.sent.paths, session.sent.selection) = (paths, selection);
     if !kept::is_present("--start-at") {
         // A time of day, or one from now, was meant when the session began.
-        session.start.start_at = command.start_at.map(Duration::from_secs);
+        session.connected.start_at = command.start_at.map(Duration::from_secs);
     }
     hold_session(session, Some(kept))
 }
@@ -209,24 +165,21 @@ pub(crate) fn run_feed(
     mut session: SessionArgs,
     feed: Feed,
     exclude: Vec<String>,
-    at_once: u32,
+    at_once: usize,
     wait_timeout: Duration,
 ) -> Outcome {
-    if is_carousel(&session) {
-        return Err("a carousel sends what it began with, and a feed goes on: take another --repair, or --dialect session".into());
-    }
     session.sent.feed = Some(feed);
     session.sent.selection.exclude = exclude;
-    if session.repair != Repair::Local {
-        session.mending.at_once.get_or_insert(at_once);
-    }
+    session
+        .connected
+        .at_once
+        .get_or_insert_with(|| GroupOption::new(move |builder| builder.at_once(at_once)));
     session.start.wait_timeout.get_or_insert(wait_timeout.as_secs());
     hold_session(session, None)
 }
 
 /// Holds a session. Its state is kept for `--resume`, unless it is kept elsewhere or not at all.
 fn hold_session(mut args: SessionArgs, resumed: Option<Kept>) -> Outcome {
-    args.form.compress = args.form.compress.or(args.form.zstd.then_some(DEFAULT_LEVEL));
     let keeps_none = kept::is_refused(args.session.as_deref());
     args.session.take_if(|_| keeps_none);
     refused::check(&args)?;
@@ -246,7 +199,7 @@ fn hold_and_show(args: &SessionArgs, mut kept: Option<&mut Kept>) -> Outcome {
         remark!("treecast: {hint}");
     }
     standing::hint(args).into_iter().for_each(|hint| remark!("treecast: {hint}"));
-    args.start.start_at.map(start_at::remark).into_iter().for_each(|line| remark!("treecast: {line}"));
+    args.connected.start_at.map(start_at::remark).into_iter().for_each(|line| remark!("treecast: {line}"));
     if is_carousel(args) {
         return carousel::run(args, builder);
     }
@@ -350,26 +303,13 @@ fn is_carousel(args: &SessionArgs) -> bool {
     args.repair == Repair::Carousel || args.ring.dialect == Dialect::Iotup
 }
 
-/// Whether a combination of options is refused, and what to do about it.
-type Refusal = (bool, &'static str);
-
-/// Refuses by the first of these that is refused.
-fn refuse_first(refusals: &[Refusal]) -> Result<(), String> {
-    let refused = refusals.iter().find(|(is_refused, _)| *is_refused);
-    refused.map_or(Ok(()), |(_, why)| Err((*why).to_owned()))
-}
-
 /// Whether standard input is sent.
 fn is_stream(args: &SessionArgs) -> bool {
     args.sent.paths.iter().any(|path| path.as_os_str() == "-")
 }
 
-/// The value of `--fec`. `Fec(None)` is `--fec none`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Fec(Option<Share>);
-
 fn asks_for_fec(args: &SessionArgs) -> bool {
-    args.fec.is_some_and(|Fec(share)| share.is_some())
+    args.given.word("fec").is_some_and(|share| share != "none")
 }
 
 /// What the crate is told, and the number of receivers with which the session starts.
@@ -379,7 +319,6 @@ fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
     let ways = &args.ways;
     let sharing = ways.sharing.sharing(Grouping::Cost, ways.mead_dialect, ways.domain_key.as_deref())?;
     let builder = Session::builder()
-        .fanout(ways.fanout.into())
         .receivers(named)
         .sharing(sharing)
         .ttl(args.network.ttl as u8)
@@ -391,19 +330,16 @@ fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
             builder.group(group.address).with(&group.port, GroupBuilder::port)
         })
         .with(&args.network.interface, GroupBuilder::interface)
-        .with(&args.network.source, GroupBuilder::source)
-        .with(&args.network.block, GroupBuilder::block)
-        .with(&args.pace.rate, GroupBuilder::rate)
-        .with(&args.pace.rate_floor, GroupBuilder::rate_floor)
-        .with(&args.pace.rates, |builder, rates| builder.rates(rates.0))
-        .with(&args.fec, |builder, Fec(share)| builder.fec(share))
         .with(&args.security.key, GroupBuilder::key)
         .with(&args.security.allow, GroupBuilder::allow)
-        .with(&args.security.expires, GroupBuilder::expires)
         .with(&args.session, GroupBuilder::session)
         .with(&args.invite.announce, GroupBuilder::announce)
-        .with(&args.form.compress, GroupBuilder::compress)
         .with(&args.show.metrics, GroupBuilder::metrics);
+    let builder = match args.form.zstd {
+        true => builder.option("compress", "zstd").map_err(|error| error.to_string())?,
+        false => builder,
+    };
+    let builder = args.passed().fold(builder, |builder, option| option.set(builder));
     let builder = with_connections(builder, args, standing::listed(args)?);
     let builder = match args.repair {
         _ if is_carousel(args) => builder.carousel(carousel::options(args)),
@@ -421,27 +357,18 @@ fn with_connections(
     args: &SessionArgs,
     listed: Option<Vec<options::Listed>>,
 ) -> GroupBuilder {
-    let SessionArgs { start, mending, .. } = args;
-    let seconds = |seconds: Option<u64>| seconds.map(Duration::from_secs);
+    let SessionArgs { start, connected, .. } = args;
     // These start with fewer when the time is over.
     let has_end = listed.is_some() || start.wait_at_least.is_some();
     let patience = start.patience(orders::is_at_terminal(args) && !has_end);
     builder
-        .with(&args.network.control, GroupBuilder::control)
-        .with(&start.start_at.map(|at| UNIX_EPOCH + at), GroupBuilder::start_at)
-        .with(&seconds(patience), GroupBuilder::wait_timeout)
+        .with(&connected.control, GroupBuilder::control)
+        .with(&connected.start_at.map(|at| UNIX_EPOCH + at), GroupBuilder::start_at)
+        .with(&patience.map(Duration::from_secs), GroupBuilder::wait_timeout)
         .with(&start.wait_at_least, GroupBuilder::wait_at_least)
-        .with(&start.per_address, GroupBuilder::per_address)
-        .with(&mending.priority.map(Priority::from), GroupBuilder::priority)
-        .with(&mending.retx_factor, GroupBuilder::retx_factor)
-        .with(&mending.retx_minimum, GroupBuilder::retx_minimum)
-        .with(&mending.give_up_after, GroupBuilder::give_up_after)
-        .with(&mending.at_once.map(|at_once| at_once as usize), GroupBuilder::at_once)
-        .with(&seconds(mending.stall_limit), GroupBuilder::stall_limit)
-        .with(&seconds(mending.linger), GroupBuilder::linger)
-        .with(&seconds(mending.linger), GroupBuilder::listed_wait)
+        .with(&connected.linger, |builder, time| builder.linger(time).listed_wait(time))
         .with(&listed, GroupBuilder::to_standing)
-        .when(listed.is_some(), |builder| builder.with(&seconds(mending.linger), GroupBuilder::results_wait))
+        .when(listed.is_some(), |builder| builder.with(&connected.linger, GroupBuilder::results_wait))
 }
 
 /// Tells the crate what is sent.
@@ -530,49 +457,7 @@ pub(crate) fn parse_rate(text: &str) -> Result<Rate, QuantityError> {
     if text == "max" {
         return Ok(Rate(None));
     }
-    rate::parse_bps(text).map(|bps| Rate(Some(bps))).map_err(|error| error.or("max"))
-}
-
-/// Parses `zstd` or `zstd:LEVEL`. Returns the level.
-fn parse_compression(text: &str) -> Result<i32, String> {
-    let level = match text.split_once(':') {
-        None if text == "zstd" => Some(DEFAULT_LEVEL),
-        Some(("zstd", level)) => level.parse().ok().filter(|level| COMPRESSION_LEVELS.contains(level)),
-        _ => None,
-    };
-    level.ok_or_else(|| {
-        format!("expected zstd, or zstd:{} to zstd:{}", COMPRESSION_LEVELS.start(), COMPRESSION_LEVELS.end())
-    })
-}
-
-fn parse_fec(text: &str) -> Result<Fec, String> {
-    options::parse_fec(text).map(Fec)
-}
-
-fn parse_factor(text: &str) -> Result<f64, String> {
-    let factor = text.parse::<f64>().unwrap_or(f64::NAN);
-    if (0.0..=1e6).contains(&factor) { Ok(factor) } else { Err("expected a number of 0 or more".into()) }
-}
-
-/// Parses when receivers are given up: a time, or a multiple of the time that sending takes.
-fn parse_give_up(text: &str) -> Result<GiveUp, String> {
-    const FACTOR: &str = "x3 for three times as long as sending takes";
-    match text.strip_prefix('x') {
-        Some(factor) => {
-            let factor = factor.parse::<f64>().ok().filter(|factor| (1.0..=1e6).contains(factor));
-            factor.map(GiveUp::Times).ok_or_else(|| format!("expected x1 to x1000000, like {FACTOR}"))
-        }
-        None => arguments::duration(text).map(GiveUp::After).map_err(|error| error.or(FACTOR).to_string()),
-    }
-}
-
-/// Parses the length of a block, in bytes. This is the limit of the header; the interface's MTU allows less.
-fn parse_block(text: &str) -> Result<u16, String> {
-    let bytes = text.parse().ok().filter(|bytes: &u16| BLOCK_LENS.contains(&usize::from(*bytes)));
-    bytes.ok_or_else(|| {
-        let (least, most) = BLOCK_LENS.into_inner();
-        format!("expected bytes from {least} to {most}, and no more than fit a packet")
-    })
+    quantity::rate_bps(text, RATES_BPS).map(|bps| Rate(Some(bps))).map_err(|error| error.or("max"))
 }
 
 #[cfg(test)]
@@ -587,15 +472,6 @@ mod tests {
         for bad in ["0", "401G"] {
             let line = parse_rate(bad).unwrap_err().to_string();
             assert!(line.contains("from 1k to 400G") && line.ends_with(", or max"), "{line}");
-        }
-    }
-
-    #[test]
-    fn compression_is_zstd_at_one_of_its_levels() {
-        let levels = ["zstd", "zstd:1", "zstd:19"].map(|text| parse_compression(text).unwrap());
-        assert_eq!(levels, [3, 1, 19]);
-        for bad in ["", "gzip", "zstd:", "zstd:0", "zstd:20", "zstd:-5", "3"] {
-            assert!(parse_compression(bad).unwrap_err().contains("zstd:1 to zstd:19"), "{bad}");
         }
     }
 }

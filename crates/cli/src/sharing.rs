@@ -13,6 +13,24 @@ pub struct SharingArgs {
     /// for 1280 bytes, 12 at an MTU of 1500]
     #[arg(long, value_name = "N")]
     max: Option<usize>,
+    #[command(flatten)]
+    thesis: ThesisArgs,
+    /// The way to choose the receivers that share a packet: as in the thesis, or so that the links carry the
+    /// fewest bytes [default: thesis, and for `treecast send` cost]
+    #[arg(long, value_enum)]
+    grouping: Option<Grouping>,
+    /// Tell routers to replicate packets only where paths diverge
+    #[arg(long)]
+    dont_replicate: bool,
+    /// Address packets to routers, so that a router that fails to act shows no receiver's address to another
+    /// receiver
+    #[arg(long)]
+    to_router: bool,
+}
+
+/// Limits of the thesis' grouping.
+#[derive(clap::Args)]
+struct ThesisArgs {
     /// Serve receivers by unicast if their router has fewer receivers than this (with --min-routers: and also
     /// fewer routers)
     #[arg(long, value_name = "N")]
@@ -31,17 +49,6 @@ pub struct SharingArgs {
     /// Put receivers of one router into several packets if that fills the packets
     #[arg(long)]
     split: bool,
-    /// The way to choose the receivers that share a packet: as in the thesis, or so that the links carry the
-    /// fewest bytes [default: thesis, and for `treecast send` cost]
-    #[arg(long, value_enum)]
-    grouping: Option<Grouping>,
-    /// Tell routers to replicate packets only where paths diverge
-    #[arg(long)]
-    dont_replicate: bool,
-    /// Address packets to routers, so that a router that fails to act shows no receiver's address to another
-    /// receiver
-    #[arg(long)]
-    to_router: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -71,14 +78,15 @@ impl SharingArgs {
         key: Option<&Path>,
     ) -> Result<Sharing, String> {
         let mut sharing = Sharing::default();
-        (sharing.max, sharing.ok) = (self.max, self.ok);
+        let thesis = &self.thesis;
+        (sharing.max, sharing.ok) = (self.max, thesis.ok);
         sharing.parameters = GroupingLimits {
             max: MAX_MEAD_ADDRESSES,
             ok: MAX_MEAD_ADDRESSES,
-            merge: self.merge.unwrap_or(0),
-            min_leaves: self.min_leaves,
-            min_routers: self.min_routers,
-            split: self.split,
+            merge: thesis.merge.unwrap_or(0),
+            min_leaves: thesis.min_leaves,
+            min_routers: thesis.min_routers,
+            split: thesis.split,
         };
         sharing.by_cost = self.grouping.unwrap_or(by_default) == Grouping::Cost;
         sharing.dialect = match dialect {
@@ -89,39 +97,4 @@ impl SharingArgs {
         sharing.key = key.map(domain_key::read).transpose()?;
         Ok(sharing)
     }
-
-    /// The first of these options that was given.
-    pub fn named(&self) -> Option<&'static str> {
-        self.max.map(|_| "--max").or_else(|| self.named_but_max())
-    }
-
-    /// The first of these options that was given, except `--max`.
-    pub fn named_but_max(&self) -> Option<&'static str> {
-        let others = [
-            (self.grouping.is_some(), "--grouping"),
-            (self.dont_replicate, "--dont-replicate"),
-            (self.to_router, "--to-router"),
-        ];
-        first_named(&others).or_else(|| self.limit_of_the_thesis())
-    }
-
-    /// The first of these options that was given and that limits only the thesis' grouping.
-    pub fn limit_of_the_thesis(&self) -> Option<&'static str> {
-        first_named(&[
-            (self.min_leaves.is_some(), "--min-leaves"),
-            (self.min_routers.is_some(), "--min-routers"),
-            (self.merge.is_some(), "--merge"),
-            (self.ok.is_some(), "--ok"),
-            (self.split, "--split"),
-        ])
-    }
-
-    /// Whether the thesis' grouping was asked for.
-    pub fn is_by_thesis(&self) -> bool {
-        self.grouping == Some(Grouping::Thesis)
-    }
-}
-
-fn first_named(options: &[(bool, &'static str)]) -> Option<&'static str> {
-    options.iter().find_map(|(is_named, option)| is_named.then_some(*option))
 }

@@ -414,7 +414,7 @@ fn options_that_do_not_go_with_local_groups_are_refused_in_one_line() {
         (&["--session", "/no/such/folder/file"], "leave out --session"),
         (&["--group", "224.1.2.3"], "239.0.0.0/8"),
         (&["--block", "600"], "1152 to"),
-        (&["--allow", "keys"], "the sender cannot keep anybody out who has it: leave out --allow"),
+        (&["--allow", "keys"], "the sender cannot keep anybody out who has the ticket: leave out --allow"),
         (&["--linger", "5"], "leave out --linger"),
         (&["--idle", "5"], "--repair carousel"),
         (&["--deadline", "5x"], "500ms"),

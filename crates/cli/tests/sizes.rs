@@ -36,7 +36,7 @@ const RESERVED: &[(&str, usize)] = &[
     ("Session", 7),
     ("Object", 8),
     ("Block", 2),
-    ("Fanout", 6),
+    ("Fanout", 5),
     ("Repair", 4),
     ("Router", 4),
     ("Node", 6),

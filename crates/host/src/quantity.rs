@@ -194,6 +194,17 @@ pub fn size_bytes(text: &str, range: RangeInclusive<u64>) -> Result<u64, Quantit
     })
 }
 
+/// Parses a whole number without a unit.
+///
+/// # Errors
+/// If the text is no such number, or the number is not within `range`.
+pub fn number(text: &str, range: RangeInclusive<u64>) -> Result<u64, QuantityError> {
+    text.parse()
+        .ok()
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| error(format!("a number from {} to {}", range.start(), range.end()), None))
+}
+
 /// Parses a time.
 ///
 /// # Errors
@@ -207,6 +218,31 @@ pub fn time(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, Qua
         error(format!("a time from {least} to {most}, like {example} or 2h"), point(text))
     })
 }
+
+/// A parser of rates within `range`, in bits a second, for an option.
+pub fn rates_bps(range: RangeInclusive<u64>) -> impl Parser<u64> {
+    move |text: &str| rate_bps(text, range.clone())
+}
+
+/// A parser of sizes within `range`, in bytes, for an option.
+pub fn sizes_bytes(range: RangeInclusive<u64>) -> impl Parser<u64> {
+    move |text: &str| size_bytes(text, range.clone())
+}
+
+/// A parser of times within `range`, for an option.
+pub fn times(range: RangeInclusive<Duration>) -> impl Parser<Duration> {
+    move |text: &str| time(text, range.clone())
+}
+
+/// A parser of shares within `range`, for an option.
+pub fn shares(range: RangeInclusive<f64>) -> impl Parser<f64> {
+    move |text: &str| share(text, range.clone())
+}
+
+/// A parser of the value of an option.
+pub trait Parser<T>: Fn(&str) -> Result<T, QuantityError> + Clone + Send + Sync {}
+
+impl<T, P: Fn(&str) -> Result<T, QuantityError> + Clone + Send + Sync> Parser<T> for P {}
 
 /// Several numbers with units in a row, or one number.
 fn nanoseconds(text: &str) -> Option<u128> {
@@ -457,6 +493,17 @@ mod tests {
             "1M",
         ] {
             assert!(of_time(wrong).unwrap_err().contains("a time from 0s to 366d, like 500ms"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_option_says_the_range_of_its_values() {
+        let line = |error: QuantityError| error.to_string();
+        assert!(line(times(10 * DAY..=20 * DAY)("9d").unwrap_err()).contains("from 10d to 20d"));
+        assert!(line(sizes_bytes(1 << 20..=1 << 40)("256").unwrap_err()).contains("from 1M to 1T"));
+        assert_eq!((number("7", 1..=9), shares(0.0..=1.0)("7%")), (Ok(7), Ok(0.07)));
+        for wrong in ["", "0", "10", "-1", "1k"] {
+            assert_eq!(line(number(wrong, 1..=9).unwrap_err()), "expected a number from 1 to 9", "{wrong}");
         }
     }
 

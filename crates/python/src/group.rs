@@ -1,6 +1,6 @@
 //! The sender's side.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use pyo3::{
     prelude::*,
@@ -8,12 +8,12 @@ use pyo3::{
     types::{PyAny, PyDict},
 };
 use treecast::{
-    Fanout, GroupBuilder, Object, Rate,
-    unstable::options::{self, FeedSource, FolderOptions, Listed},
+    Fanout, GroupBuilder, GroupOption, Object,
+    unstable::options::{self, FeedSource, FolderOptions},
 };
 
 use crate::{
-    error::{option, raise},
+    error::raise,
     options::{Options, With},
     wait::{ended, ready, seconds, wait, wait_if_nobody_has},
 };
@@ -21,26 +21,6 @@ use crate::{
 /// A group of receivers, and the session that sends objects to them.
 #[pyclass(frozen, module = "treecast")]
 pub struct Group(treecast::Group);
-
-/// The rate as Python gives it.
-#[derive(FromPyObject)]
-enum RateArgument {
-    Bps(u64),
-    Word(String),
-}
-
-impl RateArgument {
-    fn rate(self) -> PyResult<Rate> {
-        match self {
-            Self::Bps(bps) => Ok(Rate::Bps(bps)),
-            Self::Word(word) if word == "auto" => Ok(Rate::Auto),
-            Self::Word(word) if word == "max" => Ok(Rate::Max),
-            Self::Word(word) => {
-                Err(option(format!("{word:?} is no rate: give bits a second, \"auto\" or \"max\"")))
-            }
-        }
-    }
-}
 
 /// The options of a carousel.
 #[pyclass(frozen, skip_from_py_object, module = "treecast")]
@@ -77,31 +57,21 @@ impl CarouselOptions {
     }
 }
 
-/// The keywords of [`Group`].
-const NAMES: [&str; 23] = [
-    "interface",
-    "wait",
-    "wait_timeout",
-    "rate",
-    "retx_factor",
-    "group",
-    "port",
-    "fanout",
-    "plain",
-    "key",
+/// The keywords of [`Group`] whose values are texts.
+const TEXTS: [&str; 6] = ["interface", "group", "fanout", "key", "announce", "to_standing"];
+
+/// The keywords whose values Python has types for. All others are options of `treecast send`, by their names there.
+const TYPED: [&str; 10] = [
     "allow",
+    "carousel",
     "compress",
+    "feed_folder",
     "most_outstanding",
     "paths",
-    "feed_folder",
-    "delta",
-    "session",
-    "carousel",
-    "announce",
-    "to_standing",
-    "code",
     "retx_minimum",
+    "session",
     "unicast",
+    "wait_timeout",
 ];
 
 /// Earlier names of keywords.
@@ -116,65 +86,43 @@ const RENAMED: [(&str, &str); 6] = [
 
 impl With for GroupBuilder {}
 
-/// The standing receivers of a list. None are named by an empty one, which stands for all.
-fn listed(receivers: &str) -> PyResult<Vec<Listed>> {
-    match receivers.is_empty() {
-        true => Ok(Vec::new()),
-        false => Listed::parse(receivers).map_err(|error| option(format!("{error} (to_standing)"))),
-    }
-}
-
-/// The options that say who receives, and how.
-fn with_session(builder: GroupBuilder, options: &Options<'_>) -> PyResult<GroupBuilder> {
-    let rate = options.take::<RateArgument>("rate")?.map(RateArgument::rate).transpose()?;
-    let group = options.take::<String>("group")?.map(|address| {
-        address.parse::<IpAddr>().map_err(|_| option(format!("{address:?} is no IP address (group)")))
-    });
-    let fanout =
-        options.take::<String>("fanout")?.map(|word| word.parse::<Fanout>().map_err(raise)).transpose()?;
-    let fanout = match options.is_on("unicast")? {
-        true => {
-            options.warn("unicast", "fanout=\"unicast\"")?;
-            Some(Fanout::Unicast)
+/// Sets the options that have the names and values of the command's.
+fn with_named(mut builder: GroupBuilder, options: &Options<'_>) -> PyResult<GroupBuilder> {
+    for name in options.names()?.iter().filter(|name| !TYPED.contains(&&***name)) {
+        let value = match TEXTS.contains(&&**name) {
+            true => options.take::<String>(name)?,
+            false => options.text(name)?,
+        };
+        if let Some(value) = value {
+            builder = builder.option(&name.replace('_', "-"), &value).map_err(raise)?;
         }
-        false => fanout,
-    };
-    let to_standing = options.take::<String>("to_standing")?.map(|receivers| listed(&receivers));
-    let builder = builder
-        .with(options.take::<String>("interface")?, GroupBuilder::interface)
-        .with(options.take("wait")?, GroupBuilder::wait)
-        .with(options.take("wait_timeout")?.map(seconds).transpose()?, GroupBuilder::wait_timeout)
-        .with(rate, GroupBuilder::rate)
-        .with(options.take("retx_factor")?, GroupBuilder::retx_factor)
-        .with(options.take("retx_minimum")?.map(seconds).transpose()?, GroupBuilder::retx_minimum)
-        .with(group.transpose()?, GroupBuilder::group)
-        .with(options.take("port")?, GroupBuilder::port)
-        .with(fanout, GroupBuilder::fanout)
-        .with(options.take::<String>("key")?, GroupBuilder::key)
-        .with(options.take::<PathBuf>("allow")?, GroupBuilder::allow)
-        .with(options.take::<String>("announce")?, GroupBuilder::announce)
-        .with(to_standing.transpose()?, GroupBuilder::to_standing);
-    let builder = if options.is_on("plain")? { builder.plain() } else { builder };
-    Ok(if options.is_on("code")? { builder.code() } else { builder })
+    }
+    if options.is_on("unicast")? {
+        options.warn("unicast", "fanout=\"unicast\"")?;
+        builder = builder.fanout(Fanout::Unicast);
+    }
+    Ok(builder)
 }
 
-/// The options that say what is sent.
-fn with_source(builder: GroupBuilder, options: &Options<'_>) -> PyResult<GroupBuilder> {
+/// Sets the options that Python has types for.
+fn with_typed(builder: GroupBuilder, options: &Options<'_>) -> PyResult<GroupBuilder> {
     let paths: Vec<PathBuf> = options.take("paths")?.unwrap_or_default();
     let feed =
         options.take::<PathBuf>("feed_folder")?.map(|folder| FeedSource::Folder(FolderOptions::new(folder)));
     let wait_timeout = options.take("wait_timeout")?.map(seconds).transpose()?;
     let carousel = options.take::<Py<CarouselOptions>>("carousel")?;
     let carousel = carousel.map(|carousel| carousel.get().options(wait_timeout));
-    let builder = paths
+    Ok(paths
         .into_iter()
         .fold(builder, GroupBuilder::path)
         .with(feed, GroupBuilder::feed)
+        .with(wait_timeout, GroupBuilder::wait_timeout)
+        .with(options.take("retx_minimum")?.map(seconds).transpose()?, GroupBuilder::retx_minimum)
+        .with(options.take::<PathBuf>("allow")?, GroupBuilder::allow)
         .with(options.take("compress")?, GroupBuilder::compress)
         .with(options.take("most_outstanding")?, GroupBuilder::most_outstanding)
         .with(options.take::<PathBuf>("session")?, GroupBuilder::session)
-        .with(carousel, GroupBuilder::carousel);
-    Ok(if options.is_on("delta")? { builder.delta() } else { builder })
+        .with(carousel, GroupBuilder::carousel))
 }
 
 impl Group {
@@ -204,8 +152,10 @@ impl Group {
     #[new]
     #[pyo3(signature = (**options))]
     fn new(python: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let options = Options::new(python, "Group", options, &NAMES, &RENAMED)?;
-        let builder = with_source(with_session(treecast::Group::builder(), &options)?, &options)?;
+        let named: Vec<String> = GroupOption::names().map(|name| name.replace('-', "_")).collect();
+        let names: Vec<&str> = named.iter().map(String::as_str).chain(TYPED).collect();
+        let options = Options::new(python, "Group", options, &names, &RENAMED)?;
+        let builder = with_typed(with_named(treecast::Group::builder(), &options)?, &options)?;
         python.detach(|| builder.start()).map(Self).map_err(raise)
     }
 

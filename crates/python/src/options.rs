@@ -9,6 +9,15 @@ use pyo3::{
     types::PyDict,
 };
 
+/// A value that has one text.
+#[derive(FromPyObject)]
+enum Simple {
+    Switch(bool),
+    Whole(i64),
+    Fraction(f64),
+    Text(String),
+}
+
 /// The keywords of a call.
 pub struct Options<'py> {
     given: Bound<'py, PyDict>,
@@ -67,6 +76,27 @@ impl<'py> Options<'py> {
             let error: PyErr = error.into();
             PyTypeError::new_err(format!("{name} of {}: {}", self.function, error.value(value.py())))
         })
+    }
+
+    /// The names of the keywords that are given.
+    ///
+    /// # Errors
+    /// If Python cannot tell them.
+    pub fn names(&self) -> PyResult<Vec<String>> {
+        self.given.keys().extract()
+    }
+
+    /// The text of a number, a text or a switch, as the command takes it. `None` if it is not given, or is Python's None.
+    ///
+    /// # Errors
+    /// `TypeError` if it is of another type.
+    pub fn text(&self, name: &str) -> PyResult<Option<String>> {
+        Ok(self.take::<Simple>(name)?.map(|value| match value {
+            Simple::Switch(is_on) => is_on.to_string(),
+            Simple::Whole(number) => number.to_string(),
+            Simple::Fraction(number) => number.to_string(),
+            Simple::Text(text) => text,
+        }))
     }
 
     /// Whether a switch is on.

@@ -65,7 +65,7 @@ def join(sender, **options):
 
 class Package(unittest.TestCase):
     def test_a_group_sends_and_a_receiver_chooses(self):
-        with group(rate="max", retx_factor=10, compress=3) as sender:
+        with group(rate="max", retx_factor=10, compress=3, stall_limit="2m", at_once=8) as sender:
             receiver = join(sender, accept=lambda offer: offer.name != "refused", name="chooser")
             wanted = sender.send_bytes("wanted", b"bytes" * 1000, retx_factor=2)
             refused = sender.send_bytes("refused", bytearray(b"x"))
@@ -174,6 +174,7 @@ class Package(unittest.TestCase):
             ({"compress": 20}, "options"),
             ({"rate": 1}, "options"),
             ({"wait_timeout": -1.0}, "options"),
+            ({"stall_limit": 9}, "options"),
             ({"key": "/no/such/key"}, "key"),
         ]:
             with self.assertRaises(treecast.TreecastError) as raised:

@@ -91,7 +91,8 @@ mod wait;
 pub use error::{Error, ErrorKind};
 pub use events::NextEvent;
 pub use group::{
-    Delivery, Fanout, Group, GroupBuilder, GroupEvent, GroupProgress, Rate, Repair, Room, Scope, Transfer,
+    Delivery, Fanout, Fec, GiveUp, Group, GroupBuilder, GroupEvent, GroupOption, GroupProgress, Priority,
+    Rate, Repair, Room, Scope, Transfer,
 };
 pub use kept::KeptState;
 pub use object::{Object, ObjectId};

@@ -1,9 +1,11 @@
 //! Ranges and defaults of options, for programs that let a person choose.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{fmt::Display, ops::RangeInclusive, time::Duration};
 
 use treecast_driver::{coding, connection::KEEPALIVE, receive, send, udp};
 use treecast_wire::{iotup, ticket};
+
+use crate::{Error, ErrorKind};
 
 /// The levels of zstd at which objects can be compressed.
 pub const COMPRESSION_LEVELS: RangeInclusive<i32> = coding::LEVELS;
@@ -45,6 +47,19 @@ pub const LONGEST_TIME: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// The time of an option, so short that no clock overflows when it is added to the present.
 pub(crate) fn bounded(time: Duration) -> Duration {
     time.min(LONGEST_TIME)
+}
+
+/// Refuses the value of an option that is not within its range.
+pub(crate) fn within<T: PartialOrd + Display>(
+    option: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), Error> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (least, most) = range.into_inner();
+    Err(Error::new(ErrorKind::Options, format!("the {option} {value} is no number from {least} to {most}")))
 }
 
 /// The highest rate of a session with local groups, in bits a second, unless an option says otherwise. The sender begins far

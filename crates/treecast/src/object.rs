@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use treecast_driver::files::{NamedSource, Source, check_name};
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, limits::within};
 
 /// The largest factor for the time of retransmissions.
 const MOST_FACTOR: f64 = 1e6;
@@ -162,9 +162,5 @@ impl fmt::Debug for Content {
 }
 
 pub(crate) fn checked_factor(factor: f64) -> Result<f64, Error> {
-    if (0.0..=MOST_FACTOR).contains(&factor) {
-        return Ok(factor);
-    }
-    let line = format!("the retransmission factor {factor} is no number from 0 to {MOST_FACTOR}");
-    Err(Error::new(ErrorKind::Options, line))
+    within("retransmission factor", factor, 0.0..=MOST_FACTOR).map(|()| factor)
 }

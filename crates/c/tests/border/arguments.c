@@ -37,7 +37,7 @@ static void options_of_groups(void)
     REFUSED(NO_GROUP(.retx_factor = -1), "-1");
     REFUSED(NO_GROUP(.retx_factor = INFINITY), "inf");
     REFUSED(NO_GROUP(.group = "odd"), "odd");
-    REFUSED(NO_GROUP(.group = ""), "no IP address");
+    REFUSED(NO_GROUP(.group = ""), "expected an address");
     REFUSED(NO_GROUP(.group = "10.0.0.1"), "10.0.0.1");
     REFUSED(NO_GROUP(.group = odd), "UTF-8");
     REFUSED(NO_GROUP(.fanout = "pigeon"), "pigeon");
@@ -54,6 +54,10 @@ static void options_of_groups(void)
     REFUSED(NO_GROUP(.announce = odd), "UTF-8");
     REFUSED(NO_GROUP(.to_standing = "lab1,lab1"), "twice");
     REFUSED(NO_GROUP(.to_standing = odd), "UTF-8");
+    const char *const short_limit[] = {"plain", "stall-limit=9", NULL}, *const unknown[] = {"colour=red", NULL};
+    REFUSED(NO_GROUP(.options = short_limit), "from 10s to 1d");
+    REFUSED(NO_GROUP(.options = unknown), "no option is called colour");
+    REFUSED(NO_GROUP(.options = (const char *const[]){odd, NULL}), "UTF-8");
     const char *const missing[] = {"/no/such/path", NULL};
     REFUSED(NO_GROUP(.interface = "lo", .source = {.paths = missing}), "/no/such/path");
     REFUSED(NO_GROUP(.interface = "lo", .source = {.feed_folder = "/no/such/folder"}), "/no/such/folder");

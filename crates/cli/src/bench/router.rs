@@ -4,10 +4,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use treecast_bench::router::{self, Scope};
-use treecast_host::{
-    quantity::{self, QuantityError},
-    stop::Stop,
-};
+use treecast_host::{quantity::times, stop::Stop};
 
 use crate::{Outcome, output};
 
@@ -21,7 +18,7 @@ pub struct Args {
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
     runs: u32,
     /// Seconds of a measurement
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = slice_seconds, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = times(Duration::from_millis(10)..=Duration::from_secs(60)), allow_hyphen_values = true)]
     seconds: Duration,
     /// The number of receivers. Each is on a link of its own
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=31), allow_negative_numbers = true)]
@@ -32,11 +29,6 @@ pub struct Args {
     /// One JSON object instead of a table
     #[arg(long)]
     json: bool,
-}
-
-/// Parses the time of one measurement.
-fn slice_seconds(text: &str) -> Result<Duration, QuantityError> {
-    quantity::time(text, Duration::from_millis(10)..=Duration::from_secs(60))
 }
 
 pub fn run(args: &Args) -> Outcome {

@@ -12,10 +12,7 @@ use treecast_doctor::{
     host,
     network::{self, Agent},
 };
-use treecast_host::{
-    interface::Interface,
-    quantity::{self, QuantityError},
-};
+use treecast_host::{interface::Interface, quantity::times};
 
 use crate::Outcome;
 
@@ -46,7 +43,7 @@ struct Host {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The time to listen for queriers. Only as root, from 2.2s on
-    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = times(host::shortest_wait()..=Duration::from_secs(600)), allow_hyphen_values = true)]
     listen: Duration,
 }
 
@@ -72,10 +69,6 @@ impl Host {
         }
         Ok(Agent::new(self.name(), interface, self.port, self.listen))
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, QuantityError> {
-    quantity::time(text, host::shortest_wait()..=Duration::from_secs(600))
 }
 
 #[derive(clap::Subcommand)]

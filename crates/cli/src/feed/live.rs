@@ -12,13 +12,15 @@ use crate::{
 
 /// The number of files that are multicast at the same time, where nothing else is asked for. What is urgent shares the rate with
 /// few others.
-const AT_ONCE: u32 = 4;
+const AT_ONCE: usize = 4;
 
 /// The time for which a feed waits for its first receivers: until somebody stops it.
 const WAIT_SECONDS: u64 = arguments::LONGEST_SECONDS;
 
 #[derive(clap::Args)]
 pub(super) struct LiveArgs {
+    #[command(flatten)]
+    session: SessionArgs,
     /// The folder whose files are sent, or - for paths on standard input. Each file is sent once, when it is complete: closed by the
     /// program that wrote it, or moved there.
     /// Files of folders in it are sent, too; names that begin with a dot are not. Standard input has a path a line
@@ -60,8 +62,6 @@ pub(super) struct LiveArgs {
     /// not changed for 2 s
     #[arg(long)]
     poll: bool,
-    #[command(flatten)]
-    session: SessionArgs,
 }
 
 pub(super) fn run(args: LiveArgs) -> Outcome {

@@ -1,27 +1,47 @@
 //! The options of a session, in groups of what belongs together. `--help` tells them in this order.
 
-use std::{
-    ffi::OsString,
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
-use treecast::{Rate as SessionRate, limits::DEFAULT_MULTICAST_HOPS, unstable::options::GiveUp};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use treecast::{GroupOption, limits::DEFAULT_MULTICAST_HOPS};
 
-use super::{
-    Dialect, Fanout, Fec, Feed, HashArg, PriorityArg, Repair, SelectionArgs, local, parse_block,
-    parse_compression, parse_factor, parse_fec, parse_give_up, rate, start,
-};
+use super::{Dialect, Feed, HashArg, Repair, SelectionArgs, given::Given, local, start, start_at};
 use crate::{
     arguments,
     group::Group,
     sharing::{SharingArgs, WireDialect},
 };
 
+/// Parses an option that the library knows by this name.
+fn passed(name: &'static str) -> impl Fn(&str) -> Result<GroupOption, String> + Clone {
+    move |value| GroupOption::read(name, value)
+}
+
+/// A parser of an option that the library knows by this name, and that has one of these words.
+fn one_of(
+    name: &'static str,
+    words: impl Into<PossibleValuesParser>,
+) -> impl TypedValueParser<Value = GroupOption> {
+    words.into().try_map(move |word| passed(name)(&word))
+}
+
+fn fanouts() -> impl TypedValueParser<Value = GroupOption> {
+    let words = [
+        ("multicast", "One packet for all receivers, by IP multicast"),
+        ("unicast", "A copy for each receiver"),
+        ("mead", "MEADcast if routers speak it, unicast elsewhere"),
+        ("xcast", "Xcast (RFC 5058) if it proves to work, unicast elsewhere"),
+        ("auto", "Begin with unicast, and move each receiver to multicast or MEADcast if that reaches it"),
+    ];
+    one_of("fanout", words.map(|(word, help)| PossibleValue::new(word).help(help)))
+}
+
 /// The options of a session, whatever it sends.
 #[derive(clap::Args)]
 pub(crate) struct SessionArgs {
+    // This is read first, because what is read behind it leaves what clap has found.
+    #[command(flatten)]
+    pub(super) given: Given,
     #[command(flatten)]
     pub(super) ways: WayArgs,
     /// The way lost packets are mended: send them again while the file goes out (nack), or afterwards (after);
@@ -35,8 +55,8 @@ pub(crate) struct SessionArgs {
     /// none: no symbols. With --repair carousel (auto), all loops after the first
     /// consist of symbols [default: none; but with --repair nack to a multicast group, at rates up to 400M,
     /// auto as soon as several receivers have lost different packets]
-    #[arg(long, value_name = "N%|auto|none", value_parser = parse_fec, allow_hyphen_values = true)]
-    pub(super) fec: Option<Fec>,
+    #[arg(long, value_name = "N%|auto|none", value_parser = passed("fec"), allow_hyphen_values = true)]
+    pub(super) fec: Option<GroupOption>,
     #[command(flatten)]
     pub(super) network: NetworkArgs,
     #[command(flatten)]
@@ -47,6 +67,8 @@ pub(crate) struct SessionArgs {
     pub(super) ring: CarouselArgs,
     #[command(flatten)]
     pub(super) local: local::LocalArgs,
+    #[command(flatten)]
+    pub(super) connected: ConnectedArgs,
     #[command(flatten)]
     pub(super) mending: MendingArgs,
     #[command(flatten)]
@@ -68,12 +90,37 @@ pub(crate) struct SessionArgs {
     pub(super) sent: Sent,
 }
 
+impl SessionArgs {
+    /// What the library is told as it is.
+    pub fn passed(&self) -> impl Iterator<Item = &GroupOption> {
+        let Self { network, pace, mending, connected, .. } = self;
+        let options = [
+            &self.fec,
+            &network.source,
+            &network.block,
+            &pace.rate,
+            &pace.rate_floor,
+            &pace.rates,
+            &mending.retx_factor,
+            &mending.retx_minimum,
+            &mending.priority,
+            &self.security.expires,
+            &self.form.compress,
+            &connected.per_address,
+            &connected.give_up_after,
+            &connected.at_once,
+            &connected.stall_limit,
+        ];
+        options.into_iter().flatten().chain([&self.ways.fanout])
+    }
+}
+
 /// How packets reach receivers.
 #[derive(clap::Args)]
 pub(super) struct WayArgs {
     /// The way a packet reaches many hosts
-    #[arg(long, value_enum, default_value = "multicast")]
-    pub(super) fanout: Fanout,
+    #[arg(long, default_value = "multicast", value_parser = fanouts())]
+    pub(super) fanout: GroupOption,
     /// The expected receivers: addresses with commas between them, or a file with an address a line. With
     /// --fanout mead or auto, the sender looks for MEADcast routers on the paths to them before they come.
     /// Without --wait, the start waits for as many receivers. A carousel sends its copies to these addresses
@@ -101,18 +148,15 @@ pub(super) struct NetworkArgs {
     #[arg(long, value_name = "IF")]
     pub(super) interface: Option<String>,
     /// Source-specific multicast: receivers listen only to this address of the interface
-    #[arg(long, value_name = "ADDR", value_parser = arguments::address)]
-    pub(super) source: Option<IpAddr>,
-    /// The address for control connections [default: any address, a free port]
-    #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
-    pub(super) control: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDR", value_parser = passed("source"))]
+    pub(super) source: Option<GroupOption>,
     /// Hop limit of multicast packets: the number of routers that they may cross
     #[arg(long, default_value_t = DEFAULT_MULTICAST_HOPS, value_parser = clap::value_parser!(u32).range(1..=255),
           allow_negative_numbers = true)]
     pub(super) ttl: u32,
     /// The bytes of a file in each packet [default: as many as the interface's MTU allows]
-    #[arg(long, value_name = "BYTES", value_parser = parse_block, allow_hyphen_values = true)]
-    pub(super) block: Option<u16>,
+    #[arg(long, value_name = "BYTES", value_parser = passed("block"), allow_hyphen_values = true)]
+    pub(super) block: Option<GroupOption>,
 }
 
 /// How fast a session sends.
@@ -122,71 +166,90 @@ pub(super) struct PaceArgs {
     /// much is reserved. auto: what the path to the worst receiver delivers, shared with other traffic; tfmcc: as much
     /// as a TCP connection to the worst receiver would get; max: as fast as the slowest attentive receiver takes
     /// it [default: auto; a carousel: 50M; local groups: 100M]
-    #[arg(long, value_parser = rate::parse_asked, allow_hyphen_values = true)]
-    pub(super) rate: Option<SessionRate>,
+    #[arg(long, value_parser = passed("rate"), allow_hyphen_values = true)]
+    pub(super) rate: Option<GroupOption>,
     /// The lowest rate that receivers may force, in bits a second. The sender does not slow down further for
     /// receivers that can take less. They get lost packets as retransmissions
-    #[arg(long, value_name = "RATE", value_parser = rate::parse_bps, allow_hyphen_values = true)]
-    pub(super) rate_floor: Option<u64>,
+    #[arg(long, value_name = "RATE", value_parser = passed("rate-floor"), allow_hyphen_values = true)]
+    pub(super) rate_floor: Option<GroupOption>,
     /// Several rates at once, from fast to slow (500M,100M,20M), in the form of --rate. As many groups carry
     /// the same files. A receiver that loses more than a tenth of its packets moves to the next slower group,
     /// which carries what its members lack. Slow receivers do not slow down fast ones. A carousel's receivers
     /// listen to all groups at first, and leave the fastest ones when they lose packets
-    #[arg(long, value_name = "RATE,RATE...", value_parser = rate::parse_rates, allow_hyphen_values = true)]
-    pub(super) rates: Option<rate::Rates>,
+    #[arg(long, value_name = "RATE,RATE...", value_parser = passed("rates"), allow_hyphen_values = true)]
+    pub(super) rates: Option<GroupOption>,
 }
 
 /// What only a carousel has.
 #[derive(clap::Args)]
 pub(super) struct CarouselArgs {
-    /// Carousel: end when nobody has listened for this many seconds. With --receivers, ICMP errors must say so
+    /// End when nobody has listened for this many seconds. With --receivers, ICMP errors must say so
     /// [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_hyphen_values = true)]
     pub(super) idle: Option<u64>,
-    /// Carousel: end after this many loops [default: go on while somebody listens, or until Ctrl-C]
+    /// End after this many loops [default: go on while somebody listens, or until Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     pub(super) loops: Option<u64>,
     /// The packets: those of a treecast session, or those of librecast's IoT updater, which sends one file in
     /// loops
     #[arg(long, value_enum, default_value = "session")]
     pub(super) dialect: Dialect,
-    /// Dialect iotup: the hash of the file in each frame; receivers' programs must be built with the same one
+    /// The hash of the file in each frame; receivers' programs must be built with the same one
     /// [default: blake2b]
     #[arg(long, value_enum)]
     pub(super) hash: Option<HashArg>,
 }
 
-/// Retransmissions, and how long receivers are waited for.
+/// What only a session has whose receivers connect to the sender.
 #[derive(clap::Args)]
-pub(super) struct MendingArgs {
-    /// Give up on retransmissions of a file after X times as long as its multicast took [default: never]
-    #[arg(long, value_name = "X", value_parser = parse_factor, allow_hyphen_values = true)]
-    pub(super) retx_factor: Option<f64>,
-    /// The shortest time for --retx-factor, in seconds [default: 2]
-    #[arg(long, value_name = "SECONDS", value_parser = arguments::time, allow_hyphen_values = true)]
-    pub(super) retx_minimum: Option<Duration>,
+pub(super) struct ConnectedArgs {
+    /// The address for control connections [default: any address, a free port]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
+    pub(super) control: Option<SocketAddr>,
+    /// Do not start before this time: 22:00 (the next one), "2026-11-30 22:00:00" (with a Z behind it: UTC) or +30m.
+    /// Receivers can come before; --wait-timeout counts from then on
+    #[arg(long, value_name = "TIME", value_parser = start_at::parse, allow_hyphen_values = true)]
+    pub(super) start_at: Option<Duration>,
+    /// Admit at most this many receivers from one address [default: 256]
+    #[arg(long, value_name = "N", value_parser = passed("per-address"), allow_hyphen_values = true)]
+    pub(super) per_address: Option<GroupOption>,
     /// Give up on receivers that do not have everything after this time, counted from the first packet: a time such as
     /// 2m, or x3 for three times as long as it took to send everything once (5 s at least). The session then ends
     /// with exit code 3 [default: never]
-    #[arg(long, value_name = "TIME|xFACTOR", value_parser = parse_give_up, allow_hyphen_values = true)]
-    pub(super) give_up_after: Option<GiveUp>,
+    #[arg(long, value_name = "TIME|xFACTOR", value_parser = passed("give-up-after"), allow_hyphen_values = true)]
+    pub(super) give_up_after: Option<GroupOption>,
+    /// The number of files that are multicast at the same time, in turns; 1 sends one after the other [default:
+    /// 64; `treecast feed`: 4]
+    #[arg(long, value_name = "N", value_parser = passed("at-once"), allow_hyphen_values = true)]
+    pub(super) at_once: Option<GroupOption>,
+    /// Give up on a receiver that is silent for this many seconds while it owes an answer, because it was
+    /// stopped or its host hangs. A receiver that is only slow reports every few seconds [default: 120]
+    #[arg(long, value_name = "SECONDS", value_parser = passed("stall-limit"), allow_hyphen_values = true)]
+    pub(super) stall_limit: Option<GroupOption>,
+    /// When all other receivers are done, wait this many seconds for a receiver whose connection broke to come
+    /// back [default: 10; a carousel waits for nobody]
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::time, allow_hyphen_values = true)]
+    pub(super) linger: Option<Duration>,
+    /// Write a row for each receiver to this file at the end, as comma-separated values. A row has its state, what it has and
+    /// lacks, and its times
+    #[arg(long, value_name = "FILE.csv")]
+    pub(super) report: Option<PathBuf>,
+}
+
+/// Retransmissions to single receivers.
+#[derive(clap::Args)]
+pub(super) struct MendingArgs {
+    /// Give up on retransmissions of a file after X times as long as its multicast took [default: never]
+    #[arg(long, value_name = "X", value_parser = passed("retx-factor"), allow_hyphen_values = true)]
+    pub(super) retx_factor: Option<GroupOption>,
+    /// The shortest time for --retx-factor, in seconds [default: 2]
+    #[arg(long, value_name = "SECONDS", value_parser = passed("retx-minimum"), allow_hyphen_values = true)]
+    pub(super) retx_minimum: Option<GroupOption>,
     /// The order if the rate is not enough for both multicast and retransmissions. multicast: it goes first, so
     /// that slow receivers do not slow down fast ones; fair: retransmissions get up to half of the rate
     /// [default: multicast]
-    #[arg(long, value_enum)]
-    pub(super) priority: Option<PriorityArg>,
-    /// The number of files that are multicast at the same time, in turns; 1 sends one after the other [default:
-    /// 64; `treecast feed`: 4]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), allow_negative_numbers = true)]
-    pub(super) at_once: Option<u32>,
-    /// Give up on a receiver that is silent for this many seconds while it owes an answer, because it was
-    /// stopped or its host hangs. A receiver that is only slow reports every few seconds [default: 120]
-    #[arg(long, value_name = "SECONDS", value_parser = arguments::stall_limit, allow_hyphen_values = true)]
-    pub(super) stall_limit: Option<u64>,
-    /// When all other receivers are done, wait this many seconds for a receiver whose connection broke to come
-    /// back [default: 10; a carousel waits for nobody]
-    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_hyphen_values = true)]
-    pub(super) linger: Option<u64>,
+    #[arg(long, value_parser = one_of("priority", ["multicast", "fair"]))]
+    pub(super) priority: Option<GroupOption>,
 }
 
 /// Who is admitted.
@@ -204,8 +267,8 @@ pub(super) struct SecurityArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) allow: Option<PathBuf>,
     /// Admit no receiver after this time, like 30m, 12h or 7d [default: never]
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_hyphen_values = true)]
-    pub(super) expires: Option<Duration>,
+    #[arg(long, value_name = "DURATION", value_parser = passed("expires"), allow_hyphen_values = true)]
+    pub(super) expires: Option<GroupOption>,
 }
 
 /// In which form files are sent.
@@ -213,8 +276,8 @@ pub(super) struct SecurityArgs {
 pub(super) struct FormArgs {
     /// Compress files by zstd, at level 1 to 19 [default level: 3]. A file is sent as it is where a sample of it does not
     /// become smaller. Receivers need no option
-    #[arg(long, value_name = "zstd[:LEVEL]", value_parser = parse_compression)]
-    pub(super) compress: Option<i32>,
+    #[arg(long, value_name = "zstd[:LEVEL]", value_parser = passed("compress"))]
+    pub(super) compress: Option<GroupOption>,
     /// Compress files by zstd. As --compress zstd
     #[arg(short = 'z', overrides_with = "compress")]
     pub(super) zstd: bool,
@@ -256,10 +319,6 @@ pub(super) struct ShowArgs {
     /// Answer Prometheus at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     pub(super) metrics: Option<SocketAddr>,
-    /// Write a row for each receiver to this file at the end, as comma-separated values. A row has its state, what it has and
-    /// lacks, and its times
-    #[arg(long, value_name = "FILE.csv")]
-    pub(super) report: Option<PathBuf>,
     /// One JSON event a line on standard output
     #[arg(long)]
     pub(super) json: bool,

@@ -84,7 +84,7 @@ impl Kept {
         prune(&parent);
         let command = Command {
             working_folder: env::current_dir().ok()?,
-            start_at: args.start.start_at.map(|at| at.as_secs()),
+            start_at: args.connected.start_at.map(|at| at.as_secs()),
             arguments: args.sent.arguments.iter().skip(1).cloned().collect(),
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;

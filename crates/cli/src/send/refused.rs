@@ -3,255 +3,236 @@
 
 use std::io::{self, IsTerminal};
 
-use treecast::unstable::options::FeedSource;
+use clap::Command;
+use treecast::unstable::options::{FeedSource, Listed};
 
 use super::{
-    Dialect, Fanout, Refusal, Repair, SessionArgs, is_carousel, is_stream, local::Mode, refuse_first,
-    standing,
+    Repair, SessionArgs,
+    given::{Given, written},
+    is_carousel, is_iotup, is_stream,
 };
+
+/// What an option needs.
+enum Needs {
+    /// One of these words as the value of another option.
+    Word(&'static str, &'static [&'static str]),
+    /// Another option.
+    Option(&'static str),
+    /// That another option was not given, or not with this word.
+    Not(&'static str, Option<&'static str>),
+}
+
+use Needs::{Not, Option as Beside, Word};
+
+/// Options, by their ids or those of their groups, of which none has an effect unless one of the needs is met; and the reason,
+/// where it is not plain.
+type Row = (&'static [&'static str], &'static [Needs], &'static str);
+
+const NEEDS: &[Row] = &[
+    (
+        &["allow", "expires", "ConnectedArgs"],
+        &[Word("repair", &["nack", "after", "none"])],
+        "nobody connects to the sender of a carousel, which starts at its first listener, or of local groups, so that the sender \
+         cannot keep anybody out who has the ticket",
+    ),
+    (
+        &["wait", "wait_at_least"],
+        &[Word("repair", &["nack", "after", "none", "local"])],
+        "a carousel starts at its first listener and cannot count them",
+    ),
+    (
+        &["MendingArgs", "keep", "spool"],
+        &[Word("repair", &["nack", "after"])],
+        "this session has no retransmissions to single receivers",
+    ),
+    (&["retx_minimum"], &[Beside("retx_factor")], ""),
+    (&["idle", "loops"], &[Word("repair", &["carousel"])], ""),
+    (&["LocalArgs"], &[Word("repair", &["local"])], ""),
+    (&["local_groups"], &[Word("local_mode", &["local", "hierarchical"])], ""),
+    (&["hash"], &[Word("dialect", &["iotup"])], ""),
+    (
+        &["code", "announce", "to_standing"],
+        &[Not("dialect", Some("iotup"))],
+        "the IoT updater has no ticket that a code could get, and no key for an announcement",
+    ),
+    (
+        &["announce", "to_standing"],
+        &[Not("plain", None)],
+        "an announcement is signed, and a plain session has no key",
+    ),
+    (&["to_standing"], &[Beside("key")], "standing receivers take files of senders that they trust"),
+    (&["group", "source"], &[Word("fanout", &["auto", "multicast"])], ""),
+    (&["receivers"], &[Word("fanout", &["mead", "auto"]), Word("repair", &["carousel"])], ""),
+    (
+        &["mead_dialect", "grouping", "dont_replicate", "to_router", "ThesisArgs"],
+        &[Word("fanout", &["mead", "auto"])],
+        "",
+    ),
+    (&["max", "domain_key"], &[Word("fanout", &["mead", "xcast", "auto"])], ""),
+    (&["ThesisArgs"], &[Word("grouping", &["thesis"])], ""),
+    (&["rate", "rate_floor"], &[Not("rates", None)], "--rates says all that --rate and --rate-floor could"),
+];
+
+impl Needs {
+    fn are_met(&self, given: &Given) -> bool {
+        // The IoT updater's packets are those of a carousel.
+        let is_iotup = given.word("dialect") == Some("iotup");
+        match self {
+            Word("repair", words) if is_iotup => words.contains(&"carousel"),
+            Word(option, words) => given.word(option).is_some_and(|word| words.contains(&word)),
+            Beside(option) => given.option(option).is_some(),
+            Not(option, None) => given.option(option).is_none(),
+            Not(option, word) => given.word(option) != *word,
+        }
+    }
+
+    /// What can be done other than to leave out the option that needs it.
+    fn otherwise(&self) -> String {
+        match self {
+            Word(option, [one]) => format!("add {} {one}", written(option)),
+            Word(option, words) => format!("take {} {}", written(option), one_of(words)),
+            Beside(option) => format!("add {}", written(option)),
+            Not(option, word) => format!("{} {}", written(option), word.unwrap_or_default()),
+        }
+    }
+}
+
+/// What the help says of these needs. Empty if they are no other options.
+fn in_help(needs: &[Needs]) -> String {
+    let needs = needs.iter().filter_map(|need| match need {
+        Word(option, words) => Some(format!("{} {}", written(option), one_of(words))),
+        Beside(option) => Some(written(option)),
+        Not(..) => None,
+    });
+    needs.collect::<Vec<_>>().join(", or ")
+}
+
+/// The words as in "nack, after or none".
+fn one_of(words: &[&str]) -> String {
+    match words {
+        [others @ .., one, last] => {
+            others.iter().map(|word| format!("{word}, ")).collect::<String>() + one + " or " + last
+        }
+        words => words.concat(),
+    }
+}
 
 /// Refuses options that would have no effect.
 pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
-    check_stream(args)?;
-    standing::check(args)?;
-    refuse_first(&refused(args))?;
-    for Foreign { is_foreign, why, options, otherwise } in foreign(args) {
-        if let Some((_, option)) = options.into_iter().find(|(is_given, _)| is_foreign && *is_given) {
-            return Err(format!("{why}: leave out {option}{otherwise}"));
+    let given = &args.given;
+    if let Some((_, why)) = refusals(args).into_iter().find(|(is_refused, _)| *is_refused) {
+        return Err(why.to_owned());
+    }
+    for (ids, needs, why) in NEEDS {
+        let option = ids.iter().find_map(|id| given.option(id));
+        if let Some(option) = option.filter(|_| !needs.iter().any(|need| need.are_met(given))) {
+            let (option, otherwise) = (written(option), needs[0].otherwise());
+            let why = match why.is_empty() {
+                true => format!("{option} has no effect without {}", in_help(needs)),
+                false => (*why).to_owned(),
+            };
+            return Err(format!("{why}: leave out {option}, or {}", otherwise.trim_end()));
         }
     }
-    check_sharing(args)
+    Ok(())
 }
 
-/// Options that only some sessions have.
-struct Foreign {
-    /// Whether this session has them not.
-    is_foreign: bool,
-    why: &'static str,
-    /// Whether each is given, and its name.
-    options: Vec<(bool, &'static str)>,
-    /// What else can be done than to leave them out, behind a comma.
-    otherwise: &'static str,
+/// Adds to the help of options what they need.
+pub(crate) fn explain(command: Command) -> Command {
+    let members = |id: &str| -> Vec<String> {
+        let group = command.get_groups().find(|group| group.get_id() == id);
+        group.map_or_else(|| vec![id.to_owned()], |group| group.get_args().map(ToString::to_string).collect())
+    };
+    let rows: Vec<(Vec<String>, String)> = NEEDS
+        .iter()
+        .map(|(ids, needs, _)| (ids.iter().flat_map(|id| members(id)).collect(), in_help(needs)))
+        .collect();
+    command.mut_args(|arg| {
+        let of_arg = rows
+            .iter()
+            .filter(|(ids, needs)| ids.iter().any(|id| arg.get_id() == id.as_str()) && !needs.is_empty());
+        let needs: Vec<&str> = of_arg.map(|(_, needs)| &**needs).collect();
+        let help = arg.get_long_help().map(ToString::to_string).unwrap_or_default();
+        if needs.is_empty() {
+            arg
+        } else {
+            arg.long_help(format!("{help} [only with {}]", needs.join(" and ")))
+        }
+    })
 }
 
-/// Options of other kinds of sessions.
-fn foreign(args: &SessionArgs) -> impl Iterator<Item = Foreign> {
-    let kinds = foreign_to_carousels(args).into_iter().chain(foreign_to_local_groups(args));
-    kinds.chain(foreign_to_connections(args)).chain(foreign_to_packets(args)).chain(foreign_to_fanouts(args))
-}
-
-/// Options that need connections of receivers.
-fn of_connections(args: &SessionArgs) -> Vec<(bool, &'static str)> {
-    let SessionArgs { mending, start, network, .. } = args;
-    vec![
-        (network.control.is_some(), "--control"),
-        (start.per_address.is_some(), "--per-address"),
-        (mending.linger.is_some(), "--linger"),
-        (mending.stall_limit.is_some(), "--stall-limit"),
-        (mending.at_once.is_some(), "--at-once"),
-        (start.start_at.is_some(), "--start-at"),
-    ]
-}
-
-/// Options that say whom the sender keeps out.
-fn of_admission(args: &SessionArgs) -> Vec<(bool, &'static str)> {
-    vec![(args.security.allow.is_some(), "--allow"), (args.security.expires.is_some(), "--expires")]
-}
-
-fn foreign_to_carousels(args: &SessionArgs) -> [Foreign; 4] {
-    let row = |why, options, otherwise| Foreign { is_foreign: is_carousel(args), why, options, otherwise };
-    let counted =
-        vec![(args.start.wait.is_some(), "--wait"), (args.start.wait_at_least.is_some(), "--wait-at-least")];
+/// What else is refused, and what to do about it.
+fn refusals(args: &SessionArgs) -> [(bool, &'static str); 8] {
+    let feed = args.sent.feed.as_ref().map(|feed| &feed.source);
+    let (is_stream, is_carousel) = (is_stream(args), is_carousel(args));
+    // The receivers of such a session are waited for, and get again what they have missed.
+    let names_some = args.invite.to_standing.as_deref().is_some_and(|list| list != Listed::ANY);
+    let is_mended = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
     [
-        row("a carousel cannot see who listens", of_admission(args), ""),
-        row("a carousel starts at the first listener and cannot count them", counted, ""),
-        row(
-            "to a carousel nobody connects, it starts at the first listener, and sends its files one behind the other",
-            of_connections(args),
-            ", or take --repair nack",
-        ),
-        row("a carousel sends what it began with", vec![(args.sent.feed.is_some(), "--feed")], ""),
-    ]
-}
-
-fn foreign_to_local_groups(args: &SessionArgs) -> [Foreign; 4] {
-    let local = &args.local;
-    let is_local = args.repair == Repair::Local;
-    let row = |is_foreign, why, options, otherwise| Foreign { is_foreign, why, options, otherwise };
-    [
-        row(
-            is_local,
-            "in a session with local groups, nobody connects to the sender",
-            of_connections(args),
-            ", or take --repair nack",
-        ),
-        row(
-            is_local,
-            "the ticket of a session with local groups holds its secret, so the sender cannot keep anybody out who has it",
-            of_admission(args),
-            ", or take --repair nack",
-        ),
-        row(
-            !is_local,
-            "this session has no local groups",
-            vec![
-                (local.local_mode.is_some(), "--local-mode"),
-                (local.local_groups.is_some(), "--local-groups"),
-                (local.deadline.is_some(), "--deadline"),
-                (local.repair_rate.is_some(), "--repair-rate"),
-                (local.congestion_loss.is_some(), "--congestion-loss"),
-            ],
-            ", or add --repair local",
-        ),
-        row(
-            local.local_mode == Some(Mode::Sender),
-            "in the mode sender there is one group",
-            vec![(local.local_groups.is_some(), "--local-groups")],
-            ", or take another --local-mode",
-        ),
-    ]
-}
-
-fn foreign_to_connections(args: &SessionArgs) -> [Foreign; 3] {
-    let (is_carousel, ring, mending) = (is_carousel(args), &args.ring, &args.mending);
-    let mends = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
-    [
-        Foreign {
-            is_foreign: !mends,
-            why: "this session has no retransmissions to single receivers",
-            options: vec![
-                (mending.retx_factor.is_some(), "--retx-factor"),
-                (mending.priority.is_some(), "--priority"),
-                (args.sent.feed.as_ref().is_some_and(|feed| feed.kept > 0), "--keep"),
-                (args.sent.spool.is_some(), "--spool"),
-            ],
-            otherwise: ", or take --repair nack or after",
-        },
-        Foreign {
-            is_foreign: is_carousel || args.repair == Repair::Local,
-            why: "senders of carousels and local groups do not know their receivers one by one",
-            options: vec![(args.show.report.is_some(), "--report")],
-            otherwise: "",
-        },
-        Foreign {
-            is_foreign: !is_carousel,
-            why: "only a carousel ends so",
-            options: vec![(ring.idle.is_some(), "--idle"), (ring.loops.is_some(), "--loops")],
-            otherwise: ", or add --repair carousel",
-        },
-    ]
-}
-
-fn foreign_to_packets(args: &SessionArgs) -> [Foreign; 2] {
-    let is_iotup = args.ring.dialect == Dialect::Iotup;
-    [
-        Foreign {
-            is_foreign: !is_iotup,
-            why: "only the IoT updater's frames hold a hash of this kind",
-            options: vec![(args.ring.hash.is_some(), "--hash")],
-            otherwise: ", or add --dialect iotup",
-        },
-        Foreign {
-            is_foreign: is_iotup,
-            why: "the IoT updater has no ticket that a code could get, and no local groups",
-            options: vec![(args.invite.code, "--code"), (args.repair == Repair::Local, "--repair local")],
-            otherwise: ", or --dialect iotup",
-        },
-    ]
-}
-
-fn foreign_to_fanouts(args: &SessionArgs) -> [Foreign; 3] {
-    let (ways, network) = (&args.ways, &args.network);
-    [
-        Foreign {
-            is_foreign: !matches!(ways.fanout, Fanout::Multicast | Fanout::Auto),
-            why: "unicast, MEADcast and Xcast need no group",
-            options: vec![(network.group.is_some(), "--group"), (network.source.is_some(), "--source")],
-            otherwise: ", or take --fanout auto",
-        },
-        Foreign {
-            is_foreign: !is_copied(args),
-            why: "no packets of MEADcast are sent",
-            options: vec![
-                (ways.receivers.is_some() && !is_carousel(args), "--receivers"),
-                (ways.mead_dialect.is_some(), "--mead-dialect"),
-            ],
-            otherwise: ", or take --fanout mead or auto",
-        },
-        Foreign {
-            is_foreign: !is_copied(args) && ways.fanout != Fanout::Xcast,
-            why: "no routers make copies of this session's packets",
-            options: vec![(ways.domain_key.is_some(), "--domain-key")],
-            otherwise: ", or take --fanout mead, xcast or auto",
-        },
-    ]
-}
-
-/// Whether receivers may get MEADcast packets.
-fn is_copied(args: &SessionArgs) -> bool {
-    matches!(args.ways.fanout, Fanout::Mead | Fanout::Auto)
-}
-
-/// Refuses what cannot go with standard input as the one thing that is sent.
-fn check_stream(args: &SessionArgs) -> Result<(), String> {
-    if !is_stream(args) {
-        let line = "--spool keeps standard input: name - in place of files, or leave it out";
-        return if args.sent.spool.is_some() { Err(line.to_owned()) } else { Ok(()) };
-    }
-    refuse_first(&[
-        (args.sent.paths.len() > 1, "standard input is sent alone: name no files beside -"),
-        (args.sent.feed.is_some(), "standard input is sent alone: leave out --feed, or -"),
-        (args.session.is_some(), "standard input cannot be read again: leave out --session, or name a file"),
         (
-            is_carousel(args),
-            "a carousel sends its files again and again, and standard input is read once: name a file",
+            !is_stream && args.sent.spool.is_some(),
+            "--spool keeps standard input: name - in place of files, or leave it out",
         ),
         (
-            io::stdin().is_terminal(),
+            is_stream && (args.sent.paths.len() > 1 || feed.is_some()),
+            "standard input is sent alone: name no files beside -, and leave out --feed, or -",
+        ),
+        (
+            args.session.is_some()
+                && (is_stream || feed.is_some_and(|source| !matches!(source, FeedSource::Folder(_)))),
+            "what came by standard input or --feed cannot be told again: leave out --session, or name files, or send a folder with `treecast feed DIR`",
+        ),
+        (
+            is_carousel && (is_stream || feed.is_some()),
+            "a carousel sends what it began with again and again: name files, or take another --repair",
+        ),
+        (
+            is_stream && io::stdin().is_terminal(),
             "standard input is a terminal: let a program or a file write to it, as in `tar c DIR | treecast send -`",
         ),
-    ])
-}
-
-fn refused(args: &SessionArgs) -> [Refusal; 4] {
-    let feed = args.sent.feed.as_ref().map(|feed| &feed.source);
-    [
         (
-            (args.security.plain || args.ring.dialect == Dialect::Iotup)
-                && (args.invite.announce.is_some() || args.invite.to_standing.is_some()),
-            "an announcement is signed, and a plain session has no key: leave out --announce, or --plain and --dialect iotup",
+            is_iotup(args) && args.repair == Repair::Local,
+            "the IoT updater has no local groups: leave out --repair local, or --dialect iotup",
         ),
         (
-            args.session.is_some() && feed.is_some_and(|source| !matches!(source, FeedSource::Folder(_))),
-            "what came by --feed cannot be told again: leave out --feed or --session, or send a folder with `treecast feed DIR`",
+            names_some && (!is_mended || feed.is_some() || is_stream),
+            "receivers that --to-standing names say what they have, and get it again when they come later: name files, with --repair nack \
+             or after, or take --to-standing any",
         ),
         (
-            args.pace.rates.is_some() && (args.pace.rate.is_some() || args.pace.rate_floor.is_some()),
-            "--rates says all that --rate and --rate-floor could: leave these out, or --rates",
-        ),
-        (
-            args.mending.retx_factor.is_none() && args.mending.retx_minimum.is_some(),
-            "--retx-minimum is the least that --retx-factor comes to: leave it out, or add --retx-factor",
+            names_some && args.start.wait.is_some(),
+            "--to-standing says for how many the start waits: leave out --wait",
         ),
     ]
 }
 
-/// Refuses options for shared packets that have no effect with the chosen fanout.
-fn check_sharing(args: &SessionArgs) -> Result<(), String> {
-    // Xcast makes its lists from the addresses alone, so only their length can be chosen.
-    let is_xcast = args.ways.fanout == Fanout::Xcast;
-    if let Some(option) = args.ways.sharing.named_but_max().filter(|_| is_xcast) {
-        return Err(format!("{option} is of MEADcast: leave it out, or take --fanout mead or auto"));
-    }
-    if let Some(option) = args.ways.sharing.named().filter(|_| !is_copied(args) && !is_xcast) {
-        return Err(format!(
-            "{option} says how receivers share MEADcast packets: leave it out, or take --fanout mead or auto"
-        ));
-    }
-    match args.ways.sharing.limit_of_the_thesis() {
-        Some(option) if !args.ways.sharing.is_by_thesis() => Err(format!(
-            "{option} limits the thesis' groups, and those of the least cost have none: leave it out, or add --grouping thesis"
-        )),
-        _ => Ok(()),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_names_options_and_words_that_there_are() {
+        let mut command = crate::command();
+        command.build();
+        let senders = ["send", "feed"].map(|name| command.find_subcommand(name).unwrap());
+        let words = |id: &str| {
+            let mut args = senders.iter().flat_map(|sender| sender.get_arguments());
+            args.find(|arg| arg.get_id() == id).map(clap::Arg::get_possible_values)
+        };
+        let is_group = |id: &str| senders[0].get_groups().any(|group| group.get_id() == id);
+        for (ids, needs, _) in NEEDS {
+            assert!(ids.iter().all(|id| words(id).is_some() || is_group(id)), "{ids:?}");
+            for need in *needs {
+                let (Word(option, _) | Beside(option) | Not(option, _)) = need;
+                let known = words(option).unwrap_or_else(|| panic!("{option}"));
+                let named = match need {
+                    Word(_, words) => words.to_vec(),
+                    Not(_, word) => Vec::from_iter(*word),
+                    Beside(_) => Vec::new(),
+                };
+                let is_known = |word: &&str| known.iter().any(|known| known.get_name() == *word);
+                assert!(named.iter().all(is_known), "{option}: {named:?}");
+            }
+        }
     }
 }

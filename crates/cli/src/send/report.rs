@@ -34,7 +34,7 @@ impl Report {
     /// # Errors
     /// One line, if it cannot be written, or would be among what is sent.
     pub fn open(args: &SessionArgs) -> Result<Option<Self>, String> {
-        let Some(path) = &args.show.report else { return Ok(None) };
+        let Some(path) = &args.connected.report else { return Ok(None) };
         let failed = |error: io::Error| cannot_write(path, &error);
         let target = match path.metadata() {
             Ok(status) if !status.is_file() && !status.is_dir() => {

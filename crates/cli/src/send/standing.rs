@@ -1,8 +1,8 @@
-//! `--to-standing`: what it says, and what cannot go with it.
+//! `--to-standing`: the receivers that it names.
 
 use treecast::unstable::options::Listed;
 
-use super::{Repair, SessionArgs, is_carousel, refuse_first};
+use super::SessionArgs;
 
 /// The receivers that are named: an empty list for any. `None` if the session is for no standing receivers.
 pub(super) fn listed(args: &SessionArgs) -> Result<Option<Vec<Listed>>, String> {
@@ -14,27 +14,4 @@ pub(super) fn listed(args: &SessionArgs) -> Result<Option<Vec<Listed>>, String> 
 pub(super) fn hint(args: &SessionArgs) -> Option<String> {
     let hint = args.invite.to_standing.as_deref().and_then(Listed::hint);
     hint.map(|hint| format!("{hint} (--to-standing)"))
-}
-
-pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
-    let Some(list) = args.invite.to_standing.as_deref() else { return Ok(()) };
-    let names_some = list != Listed::ANY;
-    refuse_first(&[
-        (
-            args.security.key.is_none() || args.security.plain,
-            "standing receivers take files of senders that they trust: add --key, which they know (`treecast keys new` makes one, and --key default takes it)",
-        ),
-        (
-            names_some && (is_carousel(args) || matches!(args.repair, Repair::Local | Repair::None)),
-            "--to-standing with names needs to hear of each receiver what it has: take --repair nack or after, or --to-standing any",
-        ),
-        (
-            names_some && (args.sent.feed.is_some() || super::is_stream(args)),
-            "what comes by a feed is not sent again to those who come later: name files, or take --to-standing any",
-        ),
-        (
-            names_some && args.start.wait.is_some(),
-            "--to-standing says for how many the start waits: leave out --wait",
-        ),
-    ])
 }

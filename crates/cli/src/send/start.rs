@@ -1,8 +1,5 @@
 //! The options of `treecast send` that say who is admitted, and when the session starts.
 
-use std::time::Duration;
-
-use super::start_at;
 use crate::arguments;
 
 const DEFAULT_WAIT: u32 = 1;
@@ -15,10 +12,6 @@ pub(super) struct StartArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
           allow_negative_numbers = true)]
     pub wait: Option<u32>,
-    /// Do not start before this time: 22:00 (the next one), "2026-11-30 22:00:00" (with a Z behind it: UTC) or +30m.
-    /// Receivers can come before; --wait-timeout counts from then on
-    #[arg(long, value_name = "TIME", value_parser = start_at::parse, allow_hyphen_values = true)]
-    pub start_at: Option<Duration>,
     /// Give up when the receivers of --wait are not there after this many seconds. never waits until somebody comes, or Ctrl-C [default: never at a
     /// terminal, with a carousel and for `treecast feed`; else 60, also with --to-standing and --wait-at-least]
     #[arg(long, value_name = "SECONDS|never", value_parser = arguments::seconds_or_never, allow_hyphen_values = true)]
@@ -27,9 +20,6 @@ pub(super) struct StartArgs {
     /// come [default: all of --wait]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub wait_at_least: Option<u32>,
-    /// Admit at most this many receivers from one address [default: 256]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
-    pub per_address: Option<u32>,
 }
 
 impl StartArgs {
@@ -51,13 +41,7 @@ mod tests {
 
     #[test]
     fn a_person_is_waited_for_without_end_and_others_as_long_as_is_said() {
-        let args = |wait_timeout| StartArgs {
-            wait: None,
-            start_at: None,
-            wait_timeout,
-            wait_at_least: None,
-            per_address: None,
-        };
+        let args = |wait_timeout| StartArgs { wait: None, wait_timeout, wait_at_least: None };
         assert_eq!(args(None).patience(true), Some(arguments::LONGEST_SECONDS));
         assert_eq!(args(None).patience(false), None, "the default is the library's");
         assert_eq!([true, false].map(|at_terminal| args(Some(7)).patience(at_terminal)), [Some(7); 2]);

@@ -111,7 +111,8 @@ class Group:
 
     As a context manager it closes the group and waits for its end; after an exception it stops the session.
     The keywords have the names of the command's options (``treecast send --help``). ``rate`` is in bits per second; None is
-    ``"auto"``, and 50 Mbit/s for a carousel.
+    ``"auto"``, and 50 Mbit/s for a carousel. Other options of the command are keywords, too: ``stall_limit="2m"``. Their values are
+    those of the command, or numbers and switches.
 
     ``announce`` is the name under which the session is announced on the network; an empty one is that of the first path.
     ``to_standing`` are the standing receivers that the session is for: names or keys with commas between them, or a file with
@@ -148,6 +149,7 @@ class Group:
         announce: Optional[str] = None,
         to_standing: Optional[str] = None,
         code: bool = False,
+        **options: Union[str, float, bool],
     ) -> Group: ...
     @property
     def ticket(self) -> str: ...

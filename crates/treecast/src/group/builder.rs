@@ -2,13 +2,14 @@
 
 mod kinds;
 mod name;
+mod named;
 mod renamed;
+mod values;
 
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    str::FromStr,
     time::Duration,
 };
 
@@ -17,27 +18,29 @@ use treecast_driver::{
     files::Exclude,
     security::{AllowList, Identity},
     send::{
-        self, Carousel, CarouselOptions, Connected, Control, Form, GiveUp, Instead, Listed, Local,
-        LocalOptions, Mend, OptionsError, Pace, RATES_BPS, Rates, SendEvent, SendOptions, SendSecurity,
-        SendSummary, SessionKind, Setting, Starter, SteadyPace,
+        self, Carousel, CarouselOptions, Connected, Control, Form, Instead, Listed, Local, LocalOptions,
+        Mend, OptionsError, Pace, RATES_BPS, Rates, SendEvent, SendOptions, SendSecurity, SendSummary,
+        SessionKind, Setting, Starter, SteadyPace,
     },
     status::Progress,
     udp::{Offload, check_group},
 };
-use treecast_host::clock::since_1970;
 use treecast_proto::fec::Share;
 use treecast_wire::{iotup, ticket};
+
+pub use named::GroupOption;
+pub use values::{Fanout, Fec, GiveUp, Priority, Rate, Repair};
 
 use super::{Group, GroupEvent};
 use crate::{
     Error, ErrorKind,
     error::of_send,
     events::Callback,
-    limits::{CAROUSEL_RATE_BPS, LEAST_STALL_LIMIT, LOCAL_RATE_BPS, LONGEST_TIME, bounded},
+    limits::{CAROUSEL_RATE_BPS, LEAST_STALL_LIMIT, LOCAL_RATE_BPS, LONGEST_TIME, bounded, within},
     object::checked_factor,
     observers::{Observed, Observers},
     session::Session,
-    unstable::{Stop, reason::Advised},
+    unstable::Stop,
 };
 
 /// The largest number of objects that are not done, unless an option says otherwise.
@@ -78,148 +81,40 @@ enum Special {
     Local(LocalOptions),
 }
 
-/// Shortens times that no clock can bear.
-fn bound(options: &mut SendOptions) {
-    options.start.wait_timeout = bounded(options.start.wait_timeout);
-    options.start.start_at = options.start.start_at.map(|moment| moment.min(since_1970() + LONGEST_TIME));
-    options.expires_in = options.expires_in.map(bounded);
-    for rule in &mut options.content.feed_rules {
-        rule.terms.expires_after = rule.terms.expires_after.map(bounded);
-    }
-    match &mut options.kind {
-        SessionKind::Connected(connected) => {
-            let times = [
-                &mut connected.minimum_retransmission_time,
-                &mut connected.stall_limit,
-                &mut connected.linger,
-            ];
-            times.into_iter().for_each(|time| *time = bounded(*time));
-            connected.listed_wait = connected.listed_wait.map(bounded);
-            connected.awaits_results = connected.awaits_results.map(bounded);
-        }
-        SessionKind::Carousel(Carousel { options, .. }) => {
-            options.idle = bounded(options.idle);
-            options.wait_timeout = options.wait_timeout.map(bounded);
-        }
-        SessionKind::Local(Local { options, .. }) => options.deadline = options.deadline.map(bounded),
-    }
-}
-
 /// Refuses values that no session can have.
-fn check(options: &SendOptions, rates_bps: &[u64]) -> Result<(), Error> {
-    fn refuse(line: impl Into<Advised>) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Options, line))
-    }
+fn check(options: &SendOptions) -> Result<(), Error> {
     if let Some(Err(line)) = options.network.group.map(check_group) {
-        return refuse(line);
-    }
-    if let Some(bps) = rates_bps.iter().find(|bps| !RATES_BPS.contains(bps)) {
-        let (least, most) = RATES_BPS.into_inner();
-        return refuse(format!("the rate {bps} is no number from {least} to {most} bits a second"));
-    }
-    let start = &options.start;
-    let waits_for = start.wait_for.max(options.listed().len() as u32);
-    match options.content.form {
-        Form::Compressed(level) if !LEVELS.contains(&level) => {
-            refuse(format!("objects are compressed at level {} to {}", LEVELS.start(), LEVELS.end()))
-        }
-        _ if options.network.hops == 0 => {
-            refuse("with 0 hops, packets never leave this host: allow 1 to 255")
-        }
-        _ if start.wait_for == 0 => refuse("a session starts with a receiver: wait for 1 or more"),
-        _ if start.wait_at_least.is_some_and(|least| least == 0 || least > waits_for) => {
-            Err(Error::of(ErrorKind::Options, OptionsError::AtLeast { waits_for }))
-        }
-        _ => options.connected().map_or(Ok(()), check_connected),
-    }
-}
-
-/// Refuses values that no session can have whose receivers connect to the sender.
-fn check_connected(connected: &Connected) -> Result<(), Error> {
-    if let Some(factor) = connected.retransmission_timeout_factor {
-        checked_factor(factor)?;
-    }
-    if let Some(GiveUp::Times(factor)) = connected.give_up {
-        checked_factor(factor)?;
-    }
-    if connected.stall_limit < LEAST_STALL_LIMIT {
-        let least = LEAST_STALL_LIMIT.as_secs();
-        let line = format!(
-            "receivers that are well may be silent for a while: allow a stall limit of {least} s or more"
-        );
         return Err(Error::new(ErrorKind::Options, line));
     }
-    Ok(())
+    let mut rates_bps = options.rate().fixed_bps().into_iter().chain(options.slower_rates().iter().copied());
+    rates_bps.try_for_each(|bps| within("rate", bps, RATES_BPS))?;
+    options.compression().map_or(Ok(()), |level| within("level of compression", level, LEVELS))?;
+    let start = &options.start;
+    within("hop limit", options.network.hops, 1..=255)?;
+    within("number of receivers to wait for", start.wait_for, 1..=u32::MAX)?;
+    let waits_for = start.wait_for.max(options.listed().len() as u32);
+    if start.wait_at_least.is_some_and(|least| !(1..=waits_for).contains(&least)) {
+        return Err(Error::of(ErrorKind::Options, OptionsError::AtLeast { waits_for }));
+    }
+    let Some(connected) = options.connected() else { return Ok(()) };
+    let give_up = connected.give_up.and_then(|give_up| match give_up {
+        send::GiveUp::Times(factor) => Some(factor),
+        send::GiveUp::After(_) => None,
+    });
+    let factors = connected.retransmission_timeout_factor.into_iter().chain(give_up);
+    factors.map(checked_factor).try_for_each(|checked| checked.map(|_| ()))?;
+    // Receivers that are well may be silent for a while.
+    within(
+        "stall limit in seconds",
+        connected.stall_limit.as_secs(),
+        LEAST_STALL_LIMIT.as_secs()..=LONGEST_TIME.as_secs(),
+    )
 }
 
 impl fmt::Debug for GroupBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GroupBuilder").finish_non_exhaustive()
     }
-}
-
-/// The way in which a packet reaches many hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Fanout {
-    /// One packet for all receivers, by IP multicast.
-    #[default]
-    Multicast,
-    /// A copy for each receiver.
-    Unicast,
-    /// MEADcast where routers speak it, unicast elsewhere.
-    Mead,
-    /// Xcast (RFC 5058) where it proves to work, unicast elsewhere.
-    Xcast,
-    /// Unicast at first. Each receiver moves to multicast or MEADcast if that reaches it.
-    Auto,
-}
-
-impl FromStr for Fanout {
-    type Err = Error;
-
-    /// Reads the word that `treecast send --fanout` has for it.
-    fn from_str(word: &str) -> Result<Self, Error> {
-        Ok(match word {
-            "multicast" => Self::Multicast,
-            "unicast" => Self::Unicast,
-            "mead" => Self::Mead,
-            "xcast" => Self::Xcast,
-            "auto" => Self::Auto,
-            _ => {
-                let line = format!("{word:?} is no fanout: expected multicast, unicast, mead, xcast or auto");
-                return Err(Error::new(ErrorKind::Options, line));
-            }
-        })
-    }
-}
-
-/// The way in which lost packets are mended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Repair {
-    /// Retransmissions while the object goes out: VCMTP 2 (interdomain-2013, section 4.3).
-    #[default]
-    Nack,
-    /// Retransmissions when the object is out: VCMTP 1.
-    After,
-    /// No retransmissions. A receiver that loses a packet fails.
-    None,
-}
-
-/// The rate at which packets leave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Rate {
-    /// What the path to the worst receiver delivers, shared with other traffic.
-    #[default]
-    Auto,
-    /// As much as a TCP connection to the worst receiver would get.
-    Tfmcc,
-    /// As fast as the slowest attentive receiver takes it, whatever other traffic there is.
-    Max,
-    /// A constant rate, in bits of IP packets a second, for a path where that much is reserved: 1,000 to 400,000,000,000.
-    Bps(u64),
 }
 
 impl Default for GroupBuilder {
@@ -262,7 +157,7 @@ impl GroupBuilder {
 
     /// The time after which the session fails if fewer receivers are there. Default: 60 s.
     pub fn wait_timeout(mut self, time: Duration) -> Self {
-        self.options.start.wait_timeout = time;
+        self.options.start.wait_timeout = bounded(time);
         self
     }
 
@@ -311,14 +206,14 @@ impl GroupBuilder {
 
     /// The shortest time for retransmissions, whatever the factor gives. Default: 2 s.
     pub fn retx_minimum(mut self, time: Duration) -> Self {
-        self.connected.minimum_retransmission_time = time;
+        self.connected.minimum_retransmission_time = bounded(time);
         self
     }
 
     /// When receivers that do not have everything are given up, counted from the session's first packet. It is not for feeds, carousels
     /// and local groups. Default: never.
     pub fn give_up_after(mut self, when: GiveUp) -> Self {
-        self.connected.give_up = Some(when);
+        self.connected.give_up = Some(when.into());
         self
     }
 
@@ -372,7 +267,7 @@ impl GroupBuilder {
 
     /// The time for which the session waits at its end for receivers whose connections broke. Default: 10 s.
     pub fn linger(mut self, time: Duration) -> Self {
-        self.connected.linger = time;
+        self.connected.linger = bounded(time);
         self
     }
 
@@ -385,7 +280,7 @@ impl GroupBuilder {
 
     /// The time after which the ticket admits nobody. Default: none.
     pub fn expires(mut self, time: Duration) -> Self {
-        self.options.expires_in = Some(time);
+        self.options.expires_in = Some(bounded(time));
         self
     }
 
@@ -482,7 +377,6 @@ impl GroupBuilder {
     /// What the driver takes, and who looks on.
     fn prepare(mut self) -> Result<(SendOptions, Observers), Error> {
         let options_error = |error| Error::of(ErrorKind::Options, error);
-        let rates_bps = self.rates_bps();
         let security = self.security()?;
         let kind = self.kind().map_err(options_error)?;
         let mut options = self.options;
@@ -497,13 +391,12 @@ impl GroupBuilder {
             (None, true) => Form::Differences,
             (None, false) => Form::Whole,
         };
-        bound(&mut options);
         options.content.selection.exclude =
             Exclude::new(&self.excluded).map_err(|error| Error::of(ErrorKind::Options, error))?;
         if options.kind.is_iotup() {
             options.network.port.get_or_insert(iotup::PORT);
         }
-        check(&options, &rates_bps)?;
+        check(&options)?;
         options.security = security;
         if let Some(announce) = &mut options.announce {
             announce.name = name::announced(&announce.name, &options.content.paths)?;
@@ -514,15 +407,6 @@ impl GroupBuilder {
             Observers::start(Progress::default(), self.observed, options.start.starter.clone())?;
         observers.note_wanted(options.start.wait_for);
         Ok((options, observers))
-    }
-
-    /// The rates that are numbers, in bits a second.
-    fn rates_bps(&self) -> Vec<u64> {
-        match (&self.several_rates, self.rate) {
-            (Some(rates), _) => rates.clone(),
-            (None, Some(Rate::Bps(bps))) => vec![bps],
-            (None, _) => Vec::new(),
-        }
     }
 
     /// The kind of the session, with the options that such a session has.
@@ -696,10 +580,10 @@ mod tests {
         let carousel = || Group::builder().carousel(CarouselOptions::default());
         let local = || Group::builder().local_groups(LocalOptions::default());
         assert_eq!(misfit(carousel().give_up_after(GiveUp::Times(3.0))), Setting::GiveUp);
-        assert_eq!(misfit(carousel().fec(Some(Share::Percent(5)))), Setting::Fec);
-        assert_eq!(misfit(local().fec(Some(Share::Auto))), Setting::Fec);
+        assert_eq!(misfit(carousel().fec(Fec::Percent(5))), Setting::Fec);
+        assert_eq!(misfit(local().fec(Fec::Auto)), Setting::Fec);
         assert_eq!(misfit(local().rates(vec![9, 5])), Setting::Rates);
-        assert!(rate(carousel().fec(Some(Share::Auto))).is_ok() && rate(local().fec(None)).is_ok());
+        assert!(rate(carousel().fec(Fec::Auto)).is_ok() && rate(local().fec(Fec::None)).is_ok());
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::{
 
 use treecast_driver::send::{self, ObjectQueue, Queued, SendEvent, SendOptions, Terms};
 
-pub use builder::{Fanout, GroupBuilder, Rate, Repair};
+pub use builder::{Fanout, Fec, GiveUp, GroupBuilder, GroupOption, Priority, Rate, Repair};
 use outstanding::{Outstanding, Waiting};
 use scope::Borrowed;
 pub use scope::Scope;

@@ -7,16 +7,14 @@ pub use treecast_driver::{
     local::GroupsFile,
     receive::NameFilter,
     send::{
-        Bound, CarouselOptions, Dialect, FeedSource, FolderOptions, GiveUp, Listed, ListedError,
-        LocalOptions, Priority, Rule, Terms, parse_fec,
+        Bound, CarouselOptions, Dialect, FeedSource, FolderOptions, Listed, ListedError, LocalOptions, Rule,
+        Terms,
     },
 };
 /// The key that senders and routers of a MEADcast domain share.
 pub use treecast_proto::explicit::authentication::DomainKey;
 /// Limits of the groupings of MEADcast.
 pub use treecast_proto::explicit::mead::grouping::Parameters as GroupingLimits;
-/// Forward error correction: how many repair symbols follow each part of an object before anybody asks for them.
-pub use treecast_proto::fec::Share;
 /// The order of bits in MEADcast's headers, and the largest number of addresses in a packet.
 pub use treecast_wire::mead::{Dialect as MeadDialect, MAX_ADDRESSES as MAX_MEAD_ADDRESSES};
 pub use treecast_wire::ticket::LocalMode;

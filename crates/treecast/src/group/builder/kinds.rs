@@ -6,10 +6,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{GroupBuilder, Special};
-use crate::unstable::options::{
-    CarouselOptions, FeedSource, Listed, LocalOptions, Priority, Rule, Share, Sharing,
-};
+use treecast_driver::send;
+use treecast_host::clock::since_1970;
+
+use super::{Fec, GroupBuilder, Priority, Special};
+use crate::limits::{LONGEST_TIME, bounded};
+use crate::unstable::options::{CarouselOptions, FeedSource, Listed, LocalOptions, Rule, Sharing};
 
 /// # What is sent from the beginning
 impl GroupBuilder {
@@ -44,7 +46,10 @@ impl GroupBuilder {
     }
 
     /// The terms on which objects of the [feed](Self::feed) are sent. The first rule that matches an object's name counts.
-    pub fn feed_rules(mut self, rules: Vec<Rule>) -> Self {
+    pub fn feed_rules(mut self, mut rules: Vec<Rule>) -> Self {
+        for rule in &mut rules {
+            rule.terms.expires_after = rule.terms.expires_after.map(bounded);
+        }
         self.options.content.feed_rules = rules;
         self
     }
@@ -81,14 +86,16 @@ const RESULTS_WAIT: Duration = Duration::from_secs(660);
 impl GroupBuilder {
     /// A carousel: sends its [paths](Self::path) again and again, and hears nothing of its receivers.
     /// [`Group::send`](crate::Group::send) refuses other objects.
-    pub fn carousel(mut self, options: CarouselOptions) -> Self {
+    pub fn carousel(mut self, mut options: CarouselOptions) -> Self {
+        (options.idle, options.wait_timeout) = (bounded(options.idle), options.wait_timeout.map(bounded));
         self.special = Some(Special::Carousel(options));
         self
     }
 
     /// Local groups: receivers mend losses among themselves (LGMP). The [rate](Self::rate) is the highest one. Without one, or with
     /// [`Rate::Auto`](crate::Rate::Auto), it is 100 Mbit/s, and the sender takes about as much of a link as a TCP connection would.
-    pub fn local_groups(mut self, options: LocalOptions) -> Self {
+    pub fn local_groups(mut self, mut options: LocalOptions) -> Self {
+        options.deadline = options.deadline.map(bounded);
         self.special = Some(Special::Local(options));
         self
     }
@@ -115,24 +122,24 @@ impl GroupBuilder {
     /// The time for which the session waits for missing [listed](Self::to_standing) receivers when all others are done. Default: a
     /// year; but 10 s for a name that no receiver has had in this session, which may be mistyped.
     pub fn listed_wait(mut self, time: Duration) -> Self {
-        self.connected.listed_wait = Some(time);
+        self.connected.listed_wait = Some(bounded(time));
         self
     }
 
     /// The longest time for which the session waits at its end for the results of the commands of [standing
     /// receivers](Self::to_standing). Default: 11 minutes, which is more than a command may take by default.
     pub fn results_wait(mut self, time: Duration) -> Self {
-        self.connected.awaits_results = Some(time);
+        self.connected.awaits_results = Some(bounded(time));
         self
     }
 }
 
 /// # Details
 impl GroupBuilder {
-    /// Forward error correction. `None`: no repair symbols. Default: symbols as soon as several receivers have lost different
+    /// Forward error correction. Default: symbols as soon as several receivers have lost different
     /// packets, where that costs least.
-    pub fn fec(mut self, share: Option<Share>) -> Self {
-        self.fec = Some(share);
+    pub fn fec(mut self, fec: Fec) -> Self {
+        self.fec = Some(fec.share());
         self
     }
 
@@ -158,7 +165,8 @@ impl GroupBuilder {
 
     /// The moment before which the session does not start. Receivers can come before. Default: none.
     pub fn start_at(mut self, moment: SystemTime) -> Self {
-        self.options.start.start_at = moment.duration_since(SystemTime::UNIX_EPOCH).ok();
+        let moment = moment.duration_since(SystemTime::UNIX_EPOCH).ok();
+        self.options.start.start_at = moment.map(|moment| moment.min(since_1970() + LONGEST_TIME));
         self
     }
 
@@ -170,14 +178,17 @@ impl GroupBuilder {
 
     /// The order of multicast and retransmissions if the rate is not enough for both. Default: multicast first.
     pub fn priority(mut self, priority: Priority) -> Self {
-        self.connected.priority = priority;
+        self.connected.priority = match priority {
+            Priority::Multicast => send::Priority::Multicast,
+            Priority::Fair => send::Priority::Fair,
+        };
         self
     }
 
     /// The time of silence after which a receiver that owes an answer has failed, at least
     /// [`LEAST_STALL_LIMIT`](crate::limits::LEAST_STALL_LIMIT). Default: 120 s.
     pub fn stall_limit(mut self, time: Duration) -> Self {
-        self.connected.stall_limit = time;
+        self.connected.stall_limit = bounded(time);
         self
     }
 
