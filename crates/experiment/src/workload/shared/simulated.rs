@@ -193,7 +193,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{Experiment, Simulator, check, filing::Filing, plan::Plan};
+    use crate::{Experiment, Simulator, check, plan::Plan};
 
     const SMALL: &str = r#"
 title = "small"
@@ -214,14 +214,14 @@ topology = "shared:clients=3,rivals=1,rate=20M,delay=20ms,loss=1%"
         Experiment::parse(text, "x.toml", Path::new("."), &[]).unwrap()
     }
 
-    /// The filings of all runs, in order.
-    fn played(text: &str) -> Vec<Filing> {
+    /// The outcomes of all runs, in order.
+    fn played(text: &str) -> Vec<Outcome> {
         let experiment = experiment(text);
         check(&Simulator, &experiment).unwrap();
         let plan = Plan::new(&experiment, "lab", u64::MAX).unwrap();
         let made = |planned| {
             let simulation = Simulation { experiment: &experiment, plan: &plan, planned, waits: &[] };
-            planned.work.simulate(&simulation).unwrap().outcome.filing
+            planned.work.simulate(&simulation).unwrap().outcome
         };
         plan.runs.iter().map(made).collect()
     }
@@ -229,9 +229,9 @@ topology = "shared:clients=3,rivals=1,rate=20M,delay=20ms,loss=1%"
     #[test]
     fn auto_fills_a_lossy_link_that_cubic_does_not_and_a_seed_gives_the_same_rows() {
         let (once, again) = (played(SMALL), played(SMALL));
-        let rows = |of: &[Filing]| of.iter().map(|of| of.rows.clone()).collect::<Vec<_>>();
+        let rows = |of: &[Outcome]| of.iter().map(|of| of.filing.rows.clone()).collect::<Vec<_>>();
         assert_eq!(rows(&once), rows(&again));
-        let used: Vec<f64> = once.iter().map(|filing| filing.value("used").unwrap()).collect();
+        let used: Vec<f64> = once.iter().map(|of| of.filing.value("used").unwrap()).collect();
         assert!(used[0] > 0.8 && used[0] <= 0.99 && used[1] < 0.5, "{used:?}");
         let plan_of = experiment(SMALL);
         let parameters = Plan::new(&plan_of, "lab", u64::MAX).unwrap().runs[0].parameters.clone();
@@ -243,12 +243,12 @@ topology = "shared:clients=3,rivals=1,rate=20M,delay=20ms,loss=1%"
         let text = format!(
             "{SMALL}rival = {{ kind = \"session\", after = \"1s\" }}\nchanges = [{{ after = \"2s\", rate = \"10M\" }}]\n"
         );
-        let filing = &played(&text.replace("\"nack\", \"tcp\"", "\"nack\"").replace(",loss=1%", ""))[0];
-        let value = |measure: &str| filing.value(measure).unwrap();
+        let outcome = &played(&text.replace("\"nack\", \"tcp\"", "\"nack\"").replace(",loss=1%", ""))[0];
+        let value = |measure: &str| outcome.filing.value(measure).unwrap();
         // What waited when the link changed left at its old rate.
         assert!((0.8..=1.01).contains(&value("used")), "{}", value("used"));
         assert!(value("flow_rate") > 2e6 && value("rival_rate") > 2e6);
-        assert_eq!(value("duration"), 6.0);
+        assert_eq!(outcome.duration, Duration::from_secs(6));
     }
 
     #[test]
