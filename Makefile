@@ -7,6 +7,7 @@ TREECAST := target/release/treecast
 OUT ?= out/demo
 PACKAGES ?= out/packages
 MACHINES := x86_64 aarch64
+MACHINE ?= $(shell uname -m)
 export PYTHON ?= python3
 # Most tests wait for packets, and not for a processor.
 export RUST_TEST_THREADS ?= 8
@@ -47,7 +48,7 @@ test:
 test-all: export TREECAST_LONG := 1
 test-all:
 	scripts/setup.sh style
-	scripts/setup.sh test package
+	scripts/setup.sh test package initramfs
 	scripts/test.sh --include-ignored
 
 # The part of `make lint` that needs no network once the crates are there. A test checks licences and sources of the crates.
@@ -93,14 +94,15 @@ package: build
 	scripts/setup.sh package
 	scripts/package.sh deb $(TREECAST) $(PACKAGES)
 	scripts/package.sh wheel $(TREECAST) $(PACKAGES)
-	set -e; for machine in $(MACHINES); do scripts/musl.sh $$machine; scripts/package.sh tar $(TREECAST) $(PACKAGES) $$machine; done
+	set -e; for machine in $(MACHINES); do scripts/musl.sh $$machine treecast; scripts/package.sh tar $(TREECAST) $(PACKAGES) $$machine; done
 
 build: setup
 	cargo build --release --locked -p treecast-cli
 
-# send, receive, discover, keys, status and feed alone, for devices: target/endpoint/treecast.
-endpoint: setup
-	cargo build --profile endpoint --locked -p treecast-cli --no-default-features
+# send, receive, discover, keys, status and feed alone, for devices: one file that needs no libraries. MACHINE=aarch64 for another kind.
+endpoint:
+	MACHINE=$(MACHINE) scripts/setup.sh endpoint
+	scripts/musl.sh $(MACHINE) treecast-endpoint
 
 setup:
 	@scripts/setup.sh

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what is missing to build and run treecast: Debian packages by apt, Rust by rustup where
 # there is none (or one that is too old). Says what it does; does nothing when all is there.
-# Usage: scripts/setup.sh [bench|fuzz|lint|package|style|test]...   extra tools for the make targets of these names
+# Usage: scripts/setup.sh [bench|endpoint|fuzz|initramfs|lint|package|style|test]...   extra tools for the make targets of these names
+# MACHINE is the kind of machine that `endpoint` is for [default: this one's].
 set -eu
 
 RUST_NEEDED=1.88
@@ -55,7 +56,12 @@ for extra in "$@"; do
             need iperf iperf
             need sockperf sockperf
             ;;
+        endpoint) need llvm-ar llvm ;;
         fuzz) need c++ g++ ;;
+        initramfs)
+            need qemu-system-x86_64 qemu-system-x86
+            need cpio cpio
+            ;;
         lint | style) ;;
         package)
             need dpkg-shlibdeps dpkg-dev
@@ -72,7 +78,7 @@ for extra in "$@"; do
             need dpkg-shlibdeps dpkg-dev
             need mmdebstrap mmdebstrap
             ;;
-        *) die "setup.sh: unknown extra '$extra': expected bench, fuzz, lint, package, style or test" ;;
+        *) die "setup.sh: unknown extra '$extra': expected bench, endpoint, fuzz, initramfs, lint, package, style or test" ;;
     esac
 done
 
@@ -192,6 +198,24 @@ EOF
     rm -rf "$part" "$log"
 }
 
+# What scripts/initramfs.sh starts a program with: the kernel of Debian's cloud images, and a busybox that needs no libraries.
+kernel_and_busybox() {
+    [ ! -e "$target/initramfs" ] || return 0
+    echo "treecast: fetching a kernel and busybox"
+    part=$target/initramfs.part
+    rm -rf "$part"
+    mkdir -p "$part/root"
+    log=$(mktemp)
+    {
+        apt_get "$log" update &&
+            image=$(LC_ALL=C apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9][^ ]*\).*/\1/p' | head -n 1) &&
+            (cd "$part" && apt_get "$log" download "$image" busybox-static)
+    } || die "apt-get could not fetch linux-image-cloud-amd64 and busybox-static ($(why "$log")): see $log, mend the network or apt's sources, and try again"
+    for package in "$part"/*.deb; do dpkg-deb -x "$package" "$part/root"; done
+    mv "$part/root" "$target/initramfs"
+    rm -rf "$part" "$log"
+}
+
 # What makes a wheel and checks the types of its package, in a folder of its own.
 python_tools() {
     venv=$target/venv
@@ -204,12 +228,14 @@ python_tools() {
 }
 
 for extra in "$@"; do
+    case $extra in endpoint | initramfs | package) target=$(realpath "$(dirname "$0")/..")/target ;; esac
     case $extra in
         lint) cargo_tool cargo-deny ;;
         style) style_tools ;;
         test) without_an_os ;;
+        endpoint) musl_target "${MACHINE:-$(uname -m)}" ;;
+        initramfs) kernel_and_busybox ;;
         package)
-            target=$(realpath "$(dirname "$0")/..")/target
             musl_target x86_64
             musl_target aarch64
             python_tools

@@ -19,6 +19,8 @@ use crate::{
 use treecast_host::namespace::{self, Namespace};
 
 const SIZE: usize = 3_000_000;
+/// What the program for devices may have at most.
+const MOST_ENDPOINT_BYTES: u64 = 6_000_000;
 const UNITS: [&str; 4] = [
     "treecast-feed.service",
     "treecast-mroute.service",
@@ -58,6 +60,27 @@ fn the_package_is_installed_used_and_purged_and_leaves_nothing() {
     let left: Vec<_> = after.iter().filter(differ).collect();
     let gone: Vec<_> = before.keys().filter(|path| !after.contains_key(*path)).collect();
     assert!(left.is_empty() && gone.is_empty(), "left or changed: {left:?}\ngone: {gone:?}");
+}
+
+#[test]
+#[ignore = "it takes long: `make test-all` runs it"]
+fn an_endpoint_is_small_needs_no_libraries_and_delivers_a_file_in_an_initramfs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let built = output(Command::new(root.join("scripts/musl.sh")).args(["x86_64", "treecast-endpoint"]));
+    let program = root.join(built.trim_end());
+    let size = fs::metadata(&program).unwrap().len();
+    assert!(size <= MOST_ENDPOINT_BYTES, "treecast-endpoint has {size} bytes");
+    let dynamic = output(Command::new("readelf").arg("--dynamic").arg(&program));
+    assert!(!dynamic.contains("NEEDED"), "it needs libraries: {dynamic}");
+    let said = output(Command::new(root.join("scripts/initramfs.sh")).arg(&program));
+    assert!(said.contains("= the file is equal"), "{said}");
+}
+
+/// Runs a program that may take minutes, and returns its standard output.
+fn output(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().expect("it can be run");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// What an administrator does in the Debian that [`Debian::boot`] starts. Each line of output that begins with "=" is looked at.
@@ -158,10 +181,7 @@ impl Debian {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/package.sh");
         let mut package = Command::new(script);
         package.args(["deb", env!("CARGO_BIN_EXE_treecast")]).arg(self.scratch.path("out"));
-        package.env("DPKG_DEB_COMPRESSOR_TYPE", "none").stdin(Stdio::null());
-        let output = package.output().expect("the script is there");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let said = String::from_utf8(output.stdout).unwrap();
+        let said = output(package.env("DPKG_DEB_COMPRESSOR_TYPE", "none"));
         PathBuf::from(said.lines().last().expect("it prints the package's path"))
     }
 

@@ -18,9 +18,7 @@ pub(crate) struct Stretch {
 
 /// Whether all bytes are zero.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    let strides = bytes.chunks_exact(STRIDE);
-    let rest = strides.remainder();
-    strides.into_iter().chain([rest]).all(|stride| stride.iter().fold(0, |all, byte| all | byte) == 0)
+    bytes.chunks(STRIDE).all(|stride| *stride == [0; STRIDE][..stride.len()])
 }
 
 /// The first stretch of a run of blocks from `start` on: blocks that are all zero, or those up to the next ones that are. A

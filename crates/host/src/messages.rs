@@ -64,8 +64,9 @@ pub fn send_many<'a>(
     let mut messages: Vec<_> = messages.into_iter().map(header).collect();
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: each message points at an address and at parts that outlive the call.
+    // The type of its flags differs between glibc and musl.
     crate::checked(unsafe {
-        libc::sendmmsg(fd, messages.as_mut_ptr(), messages.len() as u32, libc::MSG_NOSIGNAL)
+        libc::sendmmsg(fd, messages.as_mut_ptr(), messages.len() as u32, libc::MSG_NOSIGNAL as _)
     })
     .map(|sent| sent as usize)
 }

@@ -9,8 +9,9 @@ use std::{
     },
 };
 
-use globset::{GlobBuilder, GlobMatcher};
 use thiserror::Error;
+
+use super::wildcards::Wildcards;
 
 /// Patterns of entries of folders that are not sent. What is in a folder that matches is not sent either.
 ///
@@ -23,7 +24,7 @@ pub struct Exclude(Arc<[Pattern]>);
 #[derive(Debug)]
 struct Pattern {
     text: String,
-    glob: GlobMatcher,
+    wildcards: Wildcards,
     only_folders: bool,
     has_matched: AtomicBool,
 }
@@ -71,17 +72,14 @@ impl Pattern {
         if body.trim_start_matches('/').is_empty() {
             return Err(failed("it names nothing".to_owned()));
         }
-        // Braces are ordinary characters.
-        let glob = glob.replace('{', "[{]").replace('}', "[}]");
-        let glob = GlobBuilder::new(&glob).literal_separator(true).backslash_escape(true).build();
-        let glob = glob.map_err(|error| failed(error.kind().to_string()))?.compile_matcher();
-        Ok(Self { text: text.to_owned(), glob, only_folders, has_matched: AtomicBool::new(false) })
+        let wildcards = Wildcards::new(&glob).map_err(failed)?;
+        Ok(Self { text: text.to_owned(), wildcards, only_folders, has_matched: AtomicBool::new(false) })
     }
 
     fn matches(&self, name: &Path, is_folder: bool) -> bool {
         let is_match = (is_folder || !self.only_folders)
             && !name.as_os_str().as_bytes().is_empty()
-            && self.glob.is_match(name);
+            && self.wildcards.matches(name.as_os_str().as_bytes());
         if is_match {
             self.has_matched.store(true, Ordering::Relaxed);
         }

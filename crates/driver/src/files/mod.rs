@@ -33,6 +33,7 @@ mod target;
 mod task;
 mod tree_hash;
 mod walk;
+mod wildcards;
 
 use treecast_host::folder as sys;
 use treecast_wire::message::ModificationTime;

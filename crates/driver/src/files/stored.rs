@@ -27,8 +27,8 @@ use crate::{
 /// The shortest run of zeros, in bytes, that becomes a hole of a file.
 const LEAST_HOLE: usize = 16 * 1024;
 
-/// The bytes that are hashed for a hole.
-static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+/// The bytes that are hashed for a hole. BLAKE3 hashes at most 16 KiB at once, and the program contains them.
+static ZEROS: [u8; 16 * 1024] = [0; 16 * 1024];
 
 /// The number of bytes that are read back at once where the hash has to catch up.
 pub(super) const CATCH_UP_LEN: usize = GROUP_LEN as usize;

@@ -14,13 +14,18 @@ use rustls::{
         AlwaysResolvesClientRawPublicKeys, Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature_with_raw_key},
-    pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime},
+    crypto::{
+        CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, WebPkiSupportedAlgorithms, ring,
+        verify_tls13_signature_with_raw_key,
+    },
+    pki_types::{
+        CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+    },
     server::{
         AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage,
         danger::{ClientCertVerified, ClientCertVerifier},
     },
-    sign::CertifiedKey,
+    sign::{CertifiedKey, SigningKey},
     time_provider::TimeProvider,
     version::TLS13,
 };
@@ -53,7 +58,7 @@ impl SenderTls {
     /// # Errors
     /// If rustls refuses the key. No key is known that it refuses.
     pub fn new(identity: &Identity) -> Result<Self, TlsError> {
-        let keys = AnyKey { algorithms: algorithms() };
+        let keys = AnyKey;
         let builder = ServerConfig::builder_with_details(provider(), Arc::new(NoClock))
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(Arc::new(keys));
@@ -81,7 +86,7 @@ impl ReceiverTls {
     /// # Errors
     /// If rustls cannot use the key, which none is known for.
     pub fn new(identity: &Identity, sender: PublicKey) -> Result<Self, TlsError> {
-        let pinned = PinnedKey { sender, algorithms: algorithms() };
+        let pinned = PinnedKey { sender };
         let builder = ClientConfig::builder_with_details(provider(), Arc::new(NoClock))
             .with_protocol_versions(&[&TLS13])?
             .dangerous()
@@ -102,14 +107,40 @@ impl ReceiverTls {
 /// The protocol's name (RFC 7301), so that no other protocol's endpoint can be led here.
 const PROTOCOL: &[u8] = b"treecast";
 
-/// ring's, with one key exchange: each more would cost a sender that many strangers ask.
+/// The one kind of signature. Others would be in the program with all of their curves and RSA, and never be used.
+const ALGORITHMS: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
+    all: &[webpki::ring::ED25519],
+    mapping: &[(SignatureScheme::ED25519, &[webpki::ring::ED25519])],
+};
+
+/// Ciphers of ring, with one key exchange: each more would cost a sender that many strangers ask.
 fn provider() -> Arc<CryptoProvider> {
-    let provider = CryptoProvider { kx_groups: vec![ring::kx_group::X25519], ..ring::default_provider() };
-    Arc::new(provider)
+    Arc::new(CryptoProvider {
+        cipher_suites: ring::ALL_CIPHER_SUITES.to_vec(),
+        kx_groups: vec![ring::kx_group::X25519],
+        signature_verification_algorithms: ALGORITHMS,
+        secure_random: &Ed25519Only,
+        key_provider: &Ed25519Only,
+    })
 }
 
-fn algorithms() -> WebPkiSupportedAlgorithms {
-    ring::default_provider().signature_verification_algorithms
+/// Random numbers of the kernel, and keys of Ed25519.
+#[derive(Debug)]
+struct Ed25519Only;
+
+impl SecureRandom for Ed25519Only {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
+        getrandom::fill(bytes).map_err(|_| GetRandomFailed)
+    }
+}
+
+impl KeyProvider for Ed25519Only {
+    fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
+        match &key {
+            PrivateKeyDer::Pkcs8(key) => ring::sign::any_eddsa_type(key),
+            _ => Err(Error::General("the key is none of Ed25519".to_owned())),
+        }
+    }
 }
 
 fn certified(identity: &Identity) -> Result<Arc<CertifiedKey>, TlsError> {
@@ -149,7 +180,7 @@ macro_rules! raw_ed25519_keys {
             signed: &DigitallySignedStruct,
         ) -> Result<HandshakeSignatureValid, Error> {
             let key = SubjectPublicKeyInfoDer::from(key.as_ref());
-            verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
+            verify_tls13_signature_with_raw_key(message, &key, signed, &ALGORITHMS)
         }
 
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -166,7 +197,6 @@ macro_rules! raw_ed25519_keys {
 #[derive(Debug)]
 struct PinnedKey {
     sender: PublicKey,
-    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ServerCertVerifier for PinnedKey {
@@ -191,9 +221,7 @@ impl ServerCertVerifier for PinnedKey {
 
 /// Takes any key, if only the receiver has the private half of it.
 #[derive(Debug)]
-struct AnyKey {
-    algorithms: WebPkiSupportedAlgorithms,
-}
+struct AnyKey;
 
 impl ClientCertVerifier for AnyKey {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {

@@ -208,7 +208,6 @@ impl Object {
         let pieces = (READ_AHEAD_LEN / len.max(1)).max(1);
         let left = self.named.source.size().saturating_sub(start);
         let want = ((pieces * len) as u64).min(left).max(len as u64) as usize;
-        self.ahead.clear();
         self.ahead.resize(want, 0);
         self.ahead_at = start;
         if let Err(error) = self.named.source.read(start, &mut self.ahead) {
