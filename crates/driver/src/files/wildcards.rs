@@ -153,9 +153,12 @@ impl Token {
     }
 }
 
+/// Ranges of bytes, each with its first and last one.
+type Ranges = &'static [(u8, u8)];
+
 /// The ranges of a class such as `[:digit:]`, of which the opening bracket is read, and what follows it.
-fn named_class(text: &[u8]) -> Option<(&'static [(u8, u8)], &[u8])> {
-    const NAMED: [(&[u8], &[(u8, u8)]); 12] = [
+fn named_class(text: &[u8]) -> Option<(Ranges, &[u8])> {
+    const NAMED: [(&[u8], Ranges); 12] = [
         (b":alnum:]", &[(b'0', b'9'), (b'A', b'Z'), (b'a', b'z')]),
         (b":alpha:]", &[(b'A', b'Z'), (b'a', b'z')]),
         (b":blank:]", &[(b'\t', b'\t'), (b' ', b' ')]),
