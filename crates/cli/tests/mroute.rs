@@ -586,14 +586,15 @@ fn a_service_manager_holds_the_entries_over_a_restart() {
 /// Has a command find these descriptors where a service manager puts them: from number 3 on (sd_listen_fds(3)).
 fn with_descriptors(mut command: Command, descriptors: Vec<i32>) -> Command {
     let place = move || {
-        for (place, descriptor) in (3..).zip(&descriptors) {
-            // SAFETY: no pointers. A copy with a large number is not in the place of another one.
-            let copy = unsafe { libc::fcntl(*descriptor, libc::F_DUPFD_CLOEXEC, 100 + place) };
-            assert!(copy >= 0);
+        let mut copies = [0; 2];
+        for (copy, descriptor) in copies.iter_mut().zip(&descriptors) {
+            // SAFETY: no pointers. The copy has the lowest free number from 100 on, and so is in the place of no other.
+            *copy = unsafe { libc::fcntl(*descriptor, libc::F_DUPFD_CLOEXEC, 100) };
+            assert!(*copy >= 0);
         }
-        for place in 3..3 + descriptors.len() as i32 {
+        for (place, copy) in (3..).zip(copies).take(descriptors.len()) {
             // SAFETY: as above.
-            unsafe { libc::dup2(100 + place, place) };
+            unsafe { libc::dup2(copy, place) };
         }
         Ok(())
     };
