@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use crate::session::{Scratch, treecast};
+use crate::session::{Scratch, assert_says, treecast};
 
 fn root() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -16,9 +16,7 @@ fn the_demo_begins_with_multicast_and_takes_no_longer_than_two_minutes() {
     let plan = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = plan.lines().collect();
     assert_eq!(lines[0], "lossy multicast nack immediate 2M #1", "{plan}");
-    for delivery in ["local", "carousel", "none", "with FEC", "unicast", "mead", "xcast", "auto"] {
-        assert!(plan.contains(delivery), "{delivery} is not in {plan}");
-    }
+    assert_says(&plan, &["local", "carousel", "none", "with FEC", "unicast", "mead", "xcast", "auto"]);
     let told = lines.last().unwrap();
     let seconds = told.strip_prefix("10 runs, about ").and_then(|rest| rest.strip_suffix(" s"));
     assert!(seconds.is_some_and(|seconds| seconds.parse::<u32>().unwrap() < 90), "{told}");

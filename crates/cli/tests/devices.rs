@@ -9,19 +9,20 @@ use std::{
 };
 
 use crate::session::{
-    self, Guarded, Scratch, contents, finish_well, finish_with, refused, start, treecast, wait_until,
+    self, Guarded, Scratch, assert_says, contents, finish_well, finish_with, refused, start, treecast,
+    wait_until,
 };
 
 const MIB: usize = 1 << 20;
 
 /// A loop device over a file of a scratch folder. It goes when this is dropped.
-struct Loop {
-    device: String,
+pub struct Loop {
+    pub device: String,
     image: PathBuf,
 }
 
 impl Loop {
-    fn new(image: PathBuf) -> Self {
+    pub fn new(image: PathBuf) -> Self {
         let output = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         Self { device: String::from_utf8(output.stdout).unwrap().trim().to_owned(), image }
@@ -35,7 +36,7 @@ impl Loop {
     }
 
     /// What is on it, as a reader of the device sees it.
-    fn content(&self) -> Vec<u8> {
+    pub fn content(&self) -> Vec<u8> {
         fs::read(&self.device).unwrap()
     }
 }
@@ -57,7 +58,7 @@ fn image(len: usize) -> Vec<u8> {
 }
 
 /// A file with this content and holes.
-fn sparse_file(path: &Path, content: &[u8]) {
+pub fn sparse_file(path: &Path, content: &[u8]) {
     let file = File::create(path).unwrap();
     file.set_len(content.len() as u64).unwrap();
     for (at, piece) in (0..).step_by(4096).zip(content.chunks(4096)) {
@@ -116,9 +117,9 @@ fn a_sparse_file_stays_sparse_with_every_repair_and_for_who_comes_late() {
         sparse_file(&scratch.path("disk"), &expected);
         let sender =
             scratch.send(&[how, &["--rate", "20M", "--wait-timeout", "20", &scratch.arg("disk")]].concat());
-        let first = scratch.receive("first", &[]);
+        let first = scratch.receive("first", "");
         wait_until("the first receiver has begun", || scratch.parts("first") > 0);
-        let late = scratch.receive("late", &[]);
+        let late = scratch.receive("late", "");
         finish_well(first);
         finish_well(late);
         finish_well(sender);
@@ -138,7 +139,7 @@ fn a_carousel_says_what_is_zero_in_each_loop() {
         sparse_file(&scratch.path("disk"), &expected);
         let mut sender =
             scratch.send(&[how, &["--repair", "carousel", "--rate", "40M", &scratch.arg("disk")]].concat());
-        finish_well(scratch.receive("copy", &[]));
+        finish_well(scratch.receive("copy", ""));
         sender.end();
         let copy = scratch.path("copy").join("disk");
         assert!(fs::read(&copy).unwrap() == expected, "{how:?}");
@@ -161,7 +162,7 @@ fn one_file_gets_a_path_and_a_second_one_is_refused() {
     }
     let sender = scratch.send(&[session::path(&large), session::path(&small)]);
     let line = finish_with(1, receive_to(&scratch, &scratch.arg("new"), &[]));
-    assert!(line.contains("--to takes one") && line.contains("--only"), "{line}");
+    assert_says(&line, &["--to takes one", "--only"]);
     drop(sender);
     assert!(scratch.names("").iter().all(|name| !name.starts_with(".treecast")), "nothing is left behind");
 }
@@ -227,7 +228,7 @@ fn a_device_that_is_too_small_or_in_use_is_refused_in_one_line() {
     mount(&["-o", "remount,ro", &at]);
     let content = mounted.content();
     let sender = scratch.send_anew(&[&mounted.device]);
-    finish_well(scratch.receive("copy", &[]));
+    finish_well(scratch.receive("copy", ""));
     finish_well(sender);
     assert!(Command::new("umount").arg(&at).status().unwrap().success());
     let name = Path::new(&mounted.device).file_name().unwrap();

@@ -167,7 +167,7 @@ fn every_event_and_field_of_a_session_is_documented() {
     scratch.file("two", 100_000);
     let paths = [scratch.arg("one"), scratch.arg("two")];
     let sender = scratch.send(&["--json", "--rate", "4M", &paths[0], &paths[1]]);
-    let receiver = scratch.receive("copies", &["--json", "--only", "one"]);
+    let receiver = scratch.receive("copies", "--json --only one");
     let mut status = Value::Null;
     wait_until("it is seen", || {
         let output = start(treecast().args(["status", "--json"])).wait_with_output().unwrap();

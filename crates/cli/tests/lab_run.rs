@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     child::{SpawnGuarded, Teller},
-    session::{Scratch, refused, treecast, wait_until},
+    session::{Scratch, assert_says, refused, treecast, wait_until},
 };
 use serde_json::Value;
 use treecast_measure::{Db, db::Status};
@@ -354,9 +354,7 @@ fn flows_share_a_link_until_the_time_is_over() {
     assert_eq!(namespaces(pid), [""; 0]);
     assert_eq!(folder.statuses(), [Status::Complete; 2]);
     let report = fs::read_to_string(folder.out().join("report.html")).unwrap();
-    for told in ["What the flows take: slower", "tcp: capacity", "the link has 2 Mbit/s"] {
-        assert!(report.contains(told), "{told}");
-    }
+    assert_says(&report, &["What the flows take: slower", "tcp: capacity", "the link has 2 Mbit/s"]);
 }
 
 const LOAD: &str = r#"

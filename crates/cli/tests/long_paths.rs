@@ -60,7 +60,7 @@ fn a_path_of_4096_bytes_comes_by_every_kind_of_session_and_a_longer_one_is_named
         let paths = make_set(&scratch, 255);
         assert_eq!(paths.each_ref().map(String::len), [4096, 4097, 4096]);
         let mut sender = scratch.send(&[kind, &["--wait-timeout", "20", &scratch.arg("set")]].concat());
-        finish_well(scratch.receive("a", &[]));
+        finish_well(scratch.receive("a", ""));
         assert_came(&scratch, "a", "", &paths);
         if kind.contains(&"carousel") {
             sender.end();
@@ -80,7 +80,7 @@ fn paths_of_many_short_names_and_without_a_folder_around_them_come_too() {
     for (what, without) in [(scratch.arg("set"), ""), (content, "set/")] {
         let is_content = !without.is_empty();
         let sender = scratch.send(&["--wait-timeout", "20", &what]);
-        finish_well(scratch.receive(if is_content { "b" } else { "a" }, &["--keep-existing"]));
+        finish_well(scratch.receive(if is_content { "b" } else { "a" }, "--keep-existing"));
         if is_content {
             finish_well(sender);
         } else {

@@ -7,12 +7,13 @@ use std::{
     process::{Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
     child::{SpawnGuarded, Teller},
     mroute_network::Network,
+    session::wait_until,
 };
 use treecast_host::interface::index_of;
 use treecast_mast::{
@@ -223,16 +224,6 @@ fn look_up(network: &Network, name: &str) -> Vec<String> {
     addresses
 }
 
-/// Waits until something is so.
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "never: {what}");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// What `ip` says of the host's address.
 fn address_line(network: &Network, address: &str) -> String {
     let text = network.within("h", || {
@@ -316,10 +307,10 @@ fn a_host_avoids_a_failed_provider_and_comes_back() {
     assert_eq!(tms.next("tunnel")["peer"], "stub");
     assert_eq!(srms.next("tunnel")["peer"], "A");
     assert_eq!(srms.wait_for(|event| event["event"] == "no_answer" && event["role"] == "tms")["server"], "B");
-    until("the name has both addresses", || look_up(&network, "www.stub.example") == [BY_A, BY_B]);
-    until("the address may be used", || !address_line(&network, BY_A).contains("tentative"));
+    wait_until("the name has both addresses", || look_up(&network, "www.stub.example") == [BY_A, BY_B]);
+    wait_until("the address may be used", || !address_line(&network, BY_A).contains("tentative"));
     assert!(!address_line(&network, BY_A).contains("deprecated"));
-    until("the host is reached", || reaches_the_host(&network));
+    wait_until("the host is reached", || reaches_the_host(&network));
 
     // Forged messages are dropped, and change nothing.
     host.pending();
@@ -338,8 +329,8 @@ fn a_host_avoids_a_failed_provider_and_comes_back() {
     assert!(address_line(&network, BY_A).contains("deprecated"));
     assert!(!address_line(&network, BY_B).contains("deprecated"));
     assert_eq!(router.next("address")["preferred"], false);
-    until("the name has no address of A", || look_up(&network, "www.stub.example") == [BY_B]);
-    until("the host is reached through the tunnel", || reaches_the_host(&network));
+    wait_until("the name has no address of A", || look_up(&network, "www.stub.example") == [BY_B]);
+    wait_until("the host is reached through the tunnel", || reaches_the_host(&network));
 
     // It is back.
     network.configure(
@@ -350,8 +341,8 @@ fn a_host_avoids_a_failed_provider_and_comes_back() {
     let again = host.next("address");
     assert_eq!((&again["address"], &again["preferred"]), (&BY_A.into(), &true.into()));
     assert!(!address_line(&network, BY_A).contains("deprecated"));
-    until("the name has all addresses", || look_up(&network, "www.stub.example") == [BY_A, BY_B]);
-    until("the host is reached over the link", || reaches_the_host(&network));
+    wait_until("the name has all addresses", || look_up(&network, "www.stub.example") == [BY_A, BY_B]);
+    wait_until("the host is reached over the link", || reaches_the_host(&network));
     // Each program says what it knows.
     let status = |node: &str, arguments: &[&str]| -> serde_json::Value {
         let asked = network.treecast(node, &[&["mast", "status", "--json"], arguments].concat());

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     child::SpawnGuarded,
-    session::{Scratch, path, treecast, wait_until},
+    session::{Scratch, assert_says, path, treecast, wait_until},
 };
 
 const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
@@ -32,7 +32,7 @@ fn a_program_is_recorded_and_its_exit_code_comes_through() {
     assert_eq!(output.status.code(), Some(9));
     assert!(output.stdout.is_empty(), "with --out nothing goes to the terminal's output");
     let summary = String::from_utf8(output.stderr).unwrap();
-    assert!(summary.contains("exit code 9") && summary.contains("own cost"), "{summary}");
+    assert_says(&summary, &["exit code 9", "own cost"]);
 
     let (csv, _) = show(&recording, "--csv");
     let lines: Vec<&str> = csv.lines().collect();

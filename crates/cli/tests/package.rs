@@ -14,7 +14,7 @@ use std::{
 use crate::{
     child::{Guarded, SpawnGuarded},
     mroute_network::Network,
-    session::{Scratch, contents, finish, finish_well, path, start, wait_until},
+    session::{Scratch, assert_says, contents, finish, finish_well, path, start, wait_until},
 };
 use treecast_host::namespace::{self, Namespace};
 
@@ -250,7 +250,7 @@ impl Debian {
         wait_until("there is a ticket", || self.path("ticket").exists());
         let script = format!("cd /usr/share/doc/treecast/examples/imaging{MACHINE}");
         let said = finish_well(self.start("e1", &script));
-        assert!(said.contains("= off: -f") && said.contains("is written and verified: poweroff"), "{said}");
+        assert_says(&said, &["= off: -f", "is written and verified: poweroff"]);
         let said = finish_well(sender);
         assert!(said.contains("02:00:00:00:03:02 joined from"), "it is called by its card: {said}");
     }

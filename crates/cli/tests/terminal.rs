@@ -60,7 +60,7 @@ fn a_number_and_enter_change_for_how_many_a_sender_waits() {
         let args = ["send", "--interface", "lo", "--wait", "3", "--ticket-file", &ticket, path(&file)];
         let mut sender = Typed::start(&scratch, &args);
         wait_until("the ticket is written", || scratch.path("ticket").exists());
-        let receiver = scratch.receive("a", &[]);
+        let receiver = scratch.receive("a", "");
         wait_until("it is there", || sender.shows("(1 of 3)"));
         for order in orders {
             sender.types(order);
@@ -81,7 +81,7 @@ fn ctrl_c_keeps_what_came_and_ctrl_c_once_more_removes_it() {
     let scratch = Scratch::new();
     let file = scratch.file("file", 4_000_000);
     let sender = scratch.send(&["--rate", "4M", "--block", "1420", "--wait", "2", path(&file)]);
-    let other = scratch.receive("b", &[]);
+    let other = scratch.receive("b", "");
     let (folder, ticket) = (scratch.arg("a"), format!("@{}", scratch.arg("ticket")));
     let mut receiver = Typed::start(&scratch, &["receive", "--interface", "lo", "--into", &folder, &ticket]);
     wait_until("some of it has come", || scratch.parts("a") > 0);

@@ -104,21 +104,6 @@ fn a_trace_says_why_and_where_it_ends() {
     assert_eq!(report["hops"][0]["code"], "WRONG_LAST_HOP", "{report:#}");
 }
 
-#[test]
-fn wrong_arguments_are_refused_in_one_line() {
-    let network = Network::new(&["c"]);
-    for (arguments, said) in [
-        (&["10.0.0.1"][..], "10.0.0.1 is no multicast group"),
-        (&["239.1.2.3", "fd00::1"], "different families"),
-        (&["239.1.2.3", "--interface", "eth9"], "interface eth9 does not exist"),
-    ] {
-        let output = trace(&network, "c", arguments);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && error.contains(said), "{arguments:?}: {error}");
-        assert_eq!(error.lines().count(), 1, "{error}");
-    }
-}
-
 /// A router whose port another program has routes all the same, and says so.
 #[test]
 fn a_router_whose_port_is_taken_says_so() {

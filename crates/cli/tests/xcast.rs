@@ -10,6 +10,7 @@ use crate::{
     child::PrivateFile,
     mead_sender::{Sender, received, receivers_at, router, send, send_super},
     mroute_network::{Listener, Network, eventually, udp},
+    session::assert_says,
 };
 use treecast_proto::explicit::authentication::DomainKey;
 use treecast_wire::{
@@ -186,7 +187,7 @@ fn takes_and_drops(network: &Network, plane: &[&str], at_r1: &UdpSocket, at_c3: 
     eventually("it is counted", || network.router_status("r1").xcast.dropped.get("for-others") == Some(&1));
     let shown = network.treecast("r1", &["router", "status"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(shown.contains("malformed: checksum") && shown.contains("dropped: for-others"), "{shown}");
+    assert_says(&shown, &["malformed: checksum", "dropped: for-others"]);
 }
 
 /// s and three routers on a LAN, with a host behind each, and another one on the LAN.

@@ -150,6 +150,12 @@ pub struct Teller {
 }
 
 impl Teller {
+    /// Starts a program and listens to it. Its standard input is piped.
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        Self::of(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn_guarded())
+    }
+
     /// Listens to a program whose standard output is piped.
     pub fn of(mut child: Guarded) -> Self {
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();

@@ -14,7 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::child::{Guarded, SpawnGuarded};
+use crate::{
+    child::{Guarded, SpawnGuarded, Teller},
+    session,
+};
 use treecast_dataplane::{
     explicit,
     mroute::{self, Entry, Family, Status},
@@ -190,6 +193,16 @@ impl Network {
                 thread::sleep(Duration::from_micros(200));
             }
         });
+    }
+
+    /// Starts a program on a node.
+    pub fn start(&self, node: &str, command: &mut Command) -> Guarded {
+        self.within(node, || session::start(command))
+    }
+
+    /// Starts a program on a node, which tells what happens as JSON.
+    pub fn tell(&self, node: &str, command: &mut Command) -> Teller {
+        self.within(node, || Teller::start(command))
     }
 
     /// A `treecast` command that is run on a node.
