@@ -11,8 +11,9 @@ use std::{
 use crate::{
     child::PrivateFile,
     mead_sender::{Sender, received, receivers_at, router, send, send_super},
-    mroute_network::{Network, eventually},
+    mroute_network::{Network, eventually, treecast},
     packets::packet_socket,
+    session::only_refused,
 };
 use serde_json::Value;
 use socket2::Socket;
@@ -195,11 +196,8 @@ fn what_cannot_be_is_refused_in_one_line() {
 }
 
 fn refused(network: &Network, node: &str, arguments: &[&str], expected: &str) {
-    let output = network.treecast(node, &[&["mead"], arguments].concat());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.stdout.is_empty());
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
-    assert!(said.contains(expected) && said.lines().count() == 1, "{arguments:?}: {said}");
+    let mut command = treecast(&[&["mead"], arguments].concat());
+    network.within(node, || only_refused(&mut command, &[expected]));
 }
 
 /// Sees what passes on a link.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    child::treecast_as_nobody,
+    child::{PrivateFile, treecast_as_nobody},
     mroute_network::{Network, PATIENCE, Router, address, eventually},
 };
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -29,12 +29,7 @@ const SOURCE_SPECIFIC: [&str; 2] = ["ff3e::8000:42", "232.1.2.3"];
 
 /// s - r0 - r1 - r2 - c, with a host h at r1.
 fn chain() -> Network {
-    let network = Network::new(&["s", "r0", "r1", "r2", "c", "h"]);
-    network.connect(0, "s", "r0");
-    network.connect(1, "r0", "r1");
-    network.connect(2, "r1", "r2");
-    network.connect(3, "r2", "c");
-    network.connect(4, "r1", "h");
+    let network = Network::of_cables(&[("s", "r0"), ("r0", "r1"), ("r1", "r2"), ("r2", "c"), ("r1", "h")]);
     network.route("r0", &[2, 3, 4], 1, 2);
     network.route("r1", &[0], 1, 1);
     network.route("r1", &[3], 2, 2);
@@ -289,21 +284,15 @@ fn a_router_that_is_not_the_querier_hears_listeners_through_a_bridge() {
 #[test]
 #[ignore = "it takes long: `make test-all` runs it"]
 fn in_a_ring_no_packet_goes_round() {
-    let network = Network::new(&["s", "r0", "r1", "r2", "c"]);
-    network.connect(0, "s", "r0");
-    network.connect(1, "r0", "r1");
-    network.connect(2, "r1", "r2");
-    network.connect(3, "r2", "r0");
-    network.connect(4, "r2", "c");
+    let network = Network::of_cables(&[("s", "r0"), ("r0", "r1"), ("r1", "r2"), ("r2", "r0"), ("r2", "c")]);
     network.route("r0", &[2, 4], 3, 1);
     network.route("r1", &[0], 1, 1);
     network.route("r1", &[3, 4], 2, 2);
     network.route("r2", &[0, 1], 3, 2);
-    let path = std::env::temp_dir().join(format!("treecast-ring-{}", std::process::id()));
-    let warnings = std::fs::File::create(&path).expect("a file for warnings");
+    let warnings = PrivateFile::new("");
     let _others = ["r0", "r1"].map(|node| network.router(node, &QUICK));
-    let _last = network.router_that_warns("r2", &QUICK, warnings.into());
-    let said = || std::fs::read_to_string(&path).expect("warnings are text");
+    let _last = network.router_that_warns("r2", &QUICK, &warnings);
+    let said = || warnings.text();
     for (number, group) in ANY_SOURCE.iter().enumerate() {
         let _stream = network.stream("s", "r0", group);
         let listener = network.listen("c", "r2", group, None);
@@ -317,7 +306,6 @@ fn in_a_ring_no_packet_goes_round() {
         }
     }
     assert_eq!(said().lines().count(), 2, "{}", said());
-    let _ = std::fs::remove_file(&path);
 }
 
 /// r1 listens itself on the links that it forwards to, since there are listeners on several. Its kernel must not
@@ -325,10 +313,9 @@ fn in_a_ring_no_packet_goes_round() {
 #[test]
 fn a_router_between_listeners_gets_each_packet_once() {
     let network = chain();
-    let path = std::env::temp_dir().join(format!("treecast-between-{}", std::process::id()));
-    let warnings = std::fs::File::create(&path).expect("a file for warnings");
+    let warnings = PrivateFile::new("");
     let _others = ["r0", "r2"].map(|node| network.router(node, &QUICK));
-    let _between = network.router_that_warns("r1", &QUICK, warnings.into());
+    let _between = network.router_that_warns("r1", &QUICK, &warnings);
     for (group, source) in ANY_SOURCE.iter().zip(addresses(0, 1)) {
         let _stream = network.stream("s", "r0", group);
         let listeners = [network.listen("h", "r1", group, None), network.listen("c", "r2", group, None)];
@@ -345,8 +332,7 @@ fn a_router_between_listeners_gets_each_packet_once() {
         assert!(last > 10 && between * 2 < last * 3, "{between} packets at r1, {last} at r2 of {group}");
         assert_eq!(network.entry("r1", &source, group).expect("busy").wrong_interface, 0, "{group}");
     }
-    assert_eq!(std::fs::read_to_string(&path).expect("text"), "");
-    let _ = std::fs::remove_file(&path);
+    assert_eq!(warnings.text(), "");
 }
 
 /// UDP super-packets pass three routers as they are: the kernel's count is of them, not of their segments.
@@ -416,8 +402,7 @@ fn a_router_that_is_asked_to_end_leaves_nothing() {
     let interfaces = || routed_interfaces(&network, "r0");
     // An IPv6 interface is served once its own address is in use.
     eventually("both families are served", || interfaces() == [1, 1]);
-    let output = network.treecast("r0", &["mroute", "show"]);
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let text = network.prints("r0", &["mroute", "show"]);
     let row = |words: &[&str]| text.lines().any(|line| line.split_whitespace().eq(words.iter().copied()));
     assert!(row(&["INTERFACE", "IPv4", "QUERIER"]), "{text}");
     assert!(row(&["s", "10.0.0.2", "this", "router"]), "{text}");
@@ -429,10 +414,7 @@ fn a_router_that_is_asked_to_end_leaves_nothing() {
 /// with 0.4 to 0.7 s of them lost.
 #[test]
 fn a_restart_loses_no_packet() {
-    let network = Network::new(&["s", "r0", "c", "d"]);
-    network.connect(0, "s", "r0");
-    network.connect(1, "r0", "c");
-    network.connect(2, "r0", "d");
+    let network = Network::of_cables(&[("s", "r0"), ("r0", "c"), ("r0", "d")]);
     let start = |keep| network.router("r0", &["--keep", keep]);
     let mut router = start("60s");
     let listeners = ANY_SOURCE.map(|group| network.listen("c", "r0", group, None));
@@ -494,7 +476,6 @@ fn a_restart_loses_no_packet() {
 fn who_takes_the_keepers_name_keeps_no_router_from_starting_or_ending() {
     let network = Network::new(&["s", "r0"]);
     network.connect(0, "s", "r0");
-    let path = std::env::temp_dir().join(format!("treecast-squatter-{}", std::process::id()));
     for accepts in [true, false] {
         // The thread that listens is another user's.
         let squat = move || {
@@ -511,23 +492,20 @@ fn who_takes_the_keepers_name_keeps_no_router_from_starting_or_ending() {
             (listener, waiting)
         };
         let _squatter = network.within("r0", squat);
-        let warnings = std::fs::File::create(&path).expect("a file for warnings");
-        let router = network.router_that_warns("r0", &["--keep", "30s"], warnings.into());
+        let warnings = PrivateFile::new("");
+        let router = network.router_that_warns("r0", &["--keep", "30s"], &warnings);
         assert_eq!(router.terminate(), Some(0));
-        let said = std::fs::read_to_string(&path).expect("warnings are text");
+        let said = warnings.text();
         assert!(said.contains("a restart will interrupt streams: "), "{said}");
         assert_eq!(said.contains("of user 65534 has taken @treecast-mroute-keeper"), accepts, "{said}");
         assert_eq!(routed_interfaces(&network, "r0"), [0, 0], "nobody keeps it");
     }
-    let _ = std::fs::remove_file(&path);
 }
 
 /// What systemd does: it stores the descriptors, ends all processes of the service, and passes them to the next daemon.
 #[test]
 fn a_service_manager_holds_the_entries_over_a_restart() {
-    let network = Network::new(&["s", "r0", "c"]);
-    network.connect(0, "s", "r0");
-    network.connect(1, "r0", "c");
+    let network = Network::of_cables(&[("s", "r0"), ("r0", "c")]);
     let place = std::env::temp_dir().join(format!("treecast-notify-{}", std::process::id()));
     let manager = UnixDatagram::bind(&place).expect("a socket");
     manager.set_read_timeout(Some(PATIENCE)).expect("a good time");
@@ -618,9 +596,8 @@ fn hosts_of_a_link_have_equal_shares_of_its_room() {
     let network = Network::new(&["s", "r0", "bridge", "a", "b"]);
     network.connect(0, "s", "r0");
     network.lan(1, "bridge", &["r0", "a", "b"]);
-    let path = std::env::temp_dir().join(format!("treecast-room-{}", std::process::id()));
-    let warnings = std::fs::File::create(&path).expect("a file for warnings");
-    let _router = network.router_that_warns("r0", &["--max-groups", "4"], warnings.into());
+    let warnings = PrivateFile::new("");
+    let _router = network.router_that_warns("r0", &["--max-groups", "4"], &warnings);
     for (group, prefix) in ANY_SOURCE.iter().zip(["ff15::7:", "239.7.7."]) {
         let flood: Vec<_> =
             (1..=9).map(|last| network.listen("a", "bridge", &format!("{prefix}{last}"), None)).collect();
@@ -635,11 +612,9 @@ fn hosts_of_a_link_have_equal_shares_of_its_room() {
         network.listen("b", "bridge", group, None).hear("s");
         drop(flood);
     }
-    let output = network.treecast("r0", &["mroute", "show"]);
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let text = network.prints("r0", &["mroute", "show"]);
     assert!(text.contains("bridge is full: 4 groups of at most 4 (--max-groups)"), "{text}");
-    let said = std::fs::read_to_string(&path).expect("warnings are text");
-    let _ = std::fs::remove_file(&path);
+    let said = warnings.text();
     let shortages = said.lines().filter(|line| line.contains("hosts on bridge ask for more groups"));
     assert!(shortages.count() >= 2, "{said}");
 }
@@ -662,50 +637,37 @@ fn an_idle_router_costs_next_to_nothing() {
 fn what_is_wrong_is_said_in_one_line() {
     let network = Network::new(&["s", "r0"]);
     network.connect(0, "s", "r0");
-    let complaint = |arguments: &[&str]| {
-        let output = network.treecast("r0", &[&["mroute"], arguments].concat());
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        String::from_utf8(output.stderr).expect("UTF-8")
+    let refuses = |arguments: &[&str], line: &str| {
+        network.refuses("r0", &[&["mroute"], arguments].concat(), &[&format!("treecast: {line}\n")]);
     };
-    assert_eq!(
-        complaint(&["show"]),
-        "treecast: no multicast routing daemon answers here: \
-         start one with `treecast mroute` in this network namespace\n"
+    refuses(
+        &["show"],
+        "no multicast routing daemon answers here: start one with `treecast mroute` in this network namespace",
     );
-    assert_eq!(
-        complaint(&["--interface", "nosuch"]),
-        "treecast: interface nosuch does not exist: `ip link` lists those that do\n"
-    );
-    assert_eq!(
-        complaint(&["--interface", "lo"]),
-        "treecast: interface lo cannot multicast: name another with --interface\n"
-    );
+    for (interface, line) in [
+        ("nosuch", "interface nosuch does not exist: `ip link` lists those that do"),
+        ("lo", "interface lo cannot multicast: name another with --interface"),
+    ] {
+        refuses(&["--interface", interface], line);
+    }
     let output = network.within("r0", || treecast_as_nobody(&["mroute"]));
     assert_eq!(
         String::from_utf8(output.stderr).expect("UTF-8"),
         "treecast: multicast routing needs root (CAP_NET_ADMIN and CAP_NET_RAW): run it as root\n"
     );
     let router = network.router("r0", &[]);
-    assert_eq!(
-        complaint(&[]),
-        "treecast: another IPv6 multicast routing daemon runs in this network namespace: stop it first\n"
-    );
+    refuses(&[], "another IPv6 multicast routing daemon runs in this network namespace: stop it first");
     assert_eq!(router.terminate(), Some(0));
 
     network.configure("r0", "link set s down\n");
-    assert_eq!(
-        complaint(&["--interface", "s"]),
-        "treecast: interface s is down: bring it up with `ip link set s up`\n"
-    );
+    refuses(&["--interface", "s"], "interface s is down: bring it up with `ip link set s up`");
     let pairs = (0..17).map(|pair| {
         format!("link add a{pair} type veth peer name b{pair}\nlink set a{pair} up\nlink set b{pair} up\n")
     });
     network.configure("r0", &pairs.collect::<String>());
-    assert_eq!(
-        complaint(&[]),
-        "treecast: 34 interfaces can multicast here, and a kernel routes between 32 at most: \
-         name those to use with --interface\n"
-    );
+    let line = "34 interfaces can multicast here, and a kernel routes between 32 at most: \
+                name those to use with --interface";
+    refuses(&[], line);
 }
 
 /// How many interfaces a node's kernel routes multicast between, IPv6 first.

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Output};
 
-use crate::session::{Scratch, assert_says, treecast};
+use crate::session::{Scratch, assert_says, only_refused};
 
 /// 2012-12-01 and 2013-01-01, in seconds since 1970.
 const DECEMBER: u32 = 1_354_320_000;
@@ -21,7 +21,7 @@ impl Folder {
     }
 
     fn rib(&self, args: &[&str]) -> Output {
-        treecast().arg("rib").args(args).current_dir(self.0.path("")).output().unwrap()
+        self.0.command("rib").args(args).output().unwrap()
     }
 
     /// What a command prints that succeeds.
@@ -40,10 +40,7 @@ impl Folder {
     /// A command fails, prints nothing else, and says why in a line with these words.
     #[track_caller]
     fn refuses(&self, args: &[&str], words: &[&str]) {
-        let Output { status, stdout, stderr } = self.rib(args);
-        let said = String::from_utf8(stderr).unwrap();
-        assert_eq!((status.code(), stdout.len(), said.lines().count()), (Some(1), 0, 1), "{args:?}: {said}");
-        words.iter().for_each(|word| assert!(said.contains(word), "{word:?} is not in {said:?}"));
+        only_refused(self.0.command("rib").args(args), words);
     }
 }
 

@@ -6,10 +6,9 @@ use std::{
     net::TcpStream,
     os::unix::net::UnixStream,
     process::{Command, Output},
-    time::{Duration, Instant},
 };
 
-use crate::session::{Guarded, Scratch, assert_says, start, treecast};
+use crate::session::{Guarded, Scratch, assert_says, start, treecast, wait_until};
 use serde_json::Value;
 
 /// A runtime folder of a test's own.
@@ -62,15 +61,12 @@ impl Host {
     }
 
     fn wait_for(&self, of: &[&Guarded], what: &str, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        let start = Instant::now();
-        loop {
-            let sessions = self.status(of);
-            if is_so(&sessions) {
-                return sessions;
-            }
-            assert!(start.elapsed() < Duration::from_secs(120), "no {what}: {sessions:?}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let mut sessions = Vec::new();
+        wait_until(what, || {
+            sessions = self.status(of);
+            is_so(&sessions)
+        });
+        sessions
     }
 }
 
@@ -186,16 +182,13 @@ fn receivers(host: &Host, sender: &Guarded, arguments: &str) -> String {
 
 /// The receivers of the sender when this is so of what is told of them.
 fn receivers_when(host: &Host, sender: &Guarded, is_so: impl Fn(&Value) -> bool) -> Value {
-    let start = Instant::now();
-    loop {
+    let mut session = Value::Null;
+    wait_until("the receivers are so", || {
         let told: Value = serde_json::from_str(&receivers(host, sender, "--json")).unwrap();
-        let session = &told["sessions"][0];
-        if is_so(session) {
-            return session.clone();
-        }
-        assert!(start.elapsed() < Duration::from_secs(120), "{session}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+        session = told["sessions"][0].clone();
+        is_so(&session)
+    });
+    session
 }
 
 /// The first word of each row of a table, without its heading.

@@ -1,17 +1,13 @@
 //! `treecast doctor trace` across three `treecast mroute` routers: real routes, the kernel's own counts.
 
-use std::{fs, process::Output};
+use std::process::Output;
 
-use crate::mroute_network::Network;
+use crate::{child::PrivateFile, mroute_network::Network};
 use serde_json::Value;
 
 /// s - r0 - r1 - r2 - c.
 fn chain() -> Network {
-    let network = Network::new(&["s", "r0", "r1", "r2", "c"]);
-    network.connect(0, "s", "r0");
-    network.connect(1, "r0", "r1");
-    network.connect(2, "r1", "r2");
-    network.connect(3, "r2", "c");
+    let network = Network::of_cables(&[("s", "r0"), ("r0", "r1"), ("r1", "r2"), ("r2", "c")]);
     network.route("r0", &[2, 3], 1, 2);
     network.route("r1", &[0], 1, 1);
     network.route("r1", &[3], 2, 2);
@@ -110,11 +106,9 @@ fn a_router_whose_port_is_taken_says_so() {
     let network = Network::new(&["r0"]);
     let port = treecast_wire::mtrace2::PORT;
     let _taken = network.within("r0", || std::net::UdpSocket::bind(("0.0.0.0", port)).expect("it is free"));
-    let path = std::env::temp_dir().join(format!("treecast-trace-{}", std::process::id()));
-    let warnings = fs::File::create(&path).expect("a temporary file");
-    let router = network.router_that_warns("r0", &[], warnings.into());
+    let warnings = PrivateFile::new("");
+    let router = network.router_that_warns("r0", &[], &warnings);
     assert_eq!(router.terminate(), Some(0));
-    let said = fs::read_to_string(&path).expect("it was written");
-    let _ = fs::remove_file(&path);
+    let said = warnings.text();
     assert!(said.contains("traces over IPv4 are not answered: UDP port 33435"), "{said}");
 }

@@ -20,13 +20,14 @@ use treecast_wire::{
 
 /// s - r1 - r2 - r3, with c1 and c2 at r3, and c3 at r1. r2 knows no Xcast.
 fn network() -> Network {
-    let network = Network::new(&["s", "r1", "r2", "r3", "c1", "c2", "c3"]);
-    network.connect(0, "s", "r1");
-    network.connect(1, "r1", "r2");
-    network.connect(2, "r2", "r3");
-    network.connect(3, "r3", "c1");
-    network.connect(4, "r3", "c2");
-    network.connect(5, "r1", "c3");
+    let network = Network::of_cables(&[
+        ("s", "r1"),
+        ("r1", "r2"),
+        ("r2", "r3"),
+        ("r3", "c1"),
+        ("r3", "c2"),
+        ("r1", "c3"),
+    ]);
     network.route("s", &[1, 2, 3, 4, 5], 0, 2);
     network.route("r1", &[2, 3, 4], 1, 2);
     network.route("r2", &[3, 4], 2, 2);
@@ -185,8 +186,7 @@ fn takes_and_drops(network: &Network, plane: &[&str], at_r1: &UdpSocket, at_c3: 
     let (ip, payload) = xcast_packet(&[NOWHERE], ALL_XCAST_ROUTERS);
     inject(network, "s", ip, &payload);
     eventually("it is counted", || network.router_status("r1").xcast.dropped.get("for-others") == Some(&1));
-    let shown = network.treecast("r1", &["router", "status"]);
-    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let shown = network.prints("r1", &["router", "status"]);
     assert_says(&shown, &["malformed: checksum", "dropped: for-others"]);
 }
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    child::{Guarded, SpawnGuarded, Teller},
+    child::{Guarded, PrivateFile, SpawnGuarded, Teller},
     session,
 };
 use treecast_dataplane::{
@@ -64,6 +64,19 @@ impl Network {
             });
             network.configure(node, "link set dev lo up\n");
         }
+        network
+    }
+
+    /// A network of these cables, numbered from 0, and the nodes at their ends.
+    pub fn of_cables(cables: &[(&'static str, &'static str)]) -> Self {
+        let mut nodes: Vec<&str> = Vec::new();
+        for end in cables.iter().flat_map(|(one, other)| [*one, *other]) {
+            if !nodes.contains(&end) {
+                nodes.push(end);
+            }
+        }
+        let network = Self::new(&nodes);
+        (0..).zip(cables).for_each(|(id, (one, other))| network.connect(id, one, other));
         network
     }
 
@@ -211,14 +224,31 @@ impl Network {
         self.within(node, move || command.output().expect("treecast can be run"))
     }
 
+    /// What a `treecast` command prints on a node, where it ends well.
+    #[track_caller]
+    pub fn prints(&self, node: &str, arguments: &[&str]) -> String {
+        session::finish_well(self.start(node, &mut treecast(arguments)))
+    }
+
+    /// Runs a `treecast` command on a node that must fail and say nothing but one line, which holds all of `words`.
+    #[track_caller]
+    pub fn refuses(&self, node: &str, arguments: &[&str], words: &[&str]) {
+        self.within(node, || session::only_refused(&mut treecast(arguments), words));
+    }
+
     /// A router that is ready.
     pub fn router(&self, node: &str, arguments: &[&str]) -> Router {
-        self.router_that_warns(node, arguments, Stdio::inherit())
+        self.router_with(node, arguments, Stdio::inherit())
+    }
+
+    /// The same, which writes its warnings to a file.
+    pub fn router_that_warns(&self, node: &str, arguments: &[&str], warnings: &PrivateFile) -> Router {
+        self.router_with(node, arguments, fs::File::create(&**warnings).expect("it is ours").into())
     }
 
     /// A router that is ready, and writes its warnings there. Nothing is left of it when it ends, unless it is told to
     /// keep that.
-    pub fn router_that_warns(&self, node: &str, arguments: &[&str], warnings: Stdio) -> Router {
+    fn router_with(&self, node: &str, arguments: &[&str], warnings: Stdio) -> Router {
         let keep: &[_] = if arguments.contains(&"--keep") { &[] } else { &["--keep", "0s"] };
         self.daemon(node, &[&["mroute"], keep, arguments].concat(), warnings)
     }
