@@ -148,8 +148,10 @@ fn sending_stops_when_the_last_listener_leaves(group: &str, bridge: &str) {
     let lan = Lan::on_bridge(3, bridge);
     lan.scratch.file("file", 4_000_000);
     let (mut sender, ticket) = lan.send(&format!("--group {group}"));
-    // A switch that is the querier has asked by then.
-    thread::sleep(Duration::from_secs(4));
+    if !bridge.is_empty() {
+        // A switch that is the querier has asked by then.
+        thread::sleep(Duration::from_secs(4));
+    }
     let receivers = [1, 2].map(|host| lan.receive(host, &ticket));
     sender.next("started");
     for (host, receiver) in [1, 2].into_iter().zip(receivers) {

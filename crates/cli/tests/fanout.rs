@@ -10,8 +10,8 @@ use std::{
 use crate::{
     child::{PrivateFile, Teller, longest_silence},
     fanout_session::{RECEIVERS, SERVED_BYTES, left_bytes, network, receive, routers, start, start_sender},
-    mroute_network::{Network, TENTH, eventually},
-    session::{Scratch, TREECAST, all_well, finish_well, last_event, refused},
+    mroute_network::{Network, TENTH},
+    session::{Scratch, TREECAST, all_well, finish_well, last_event, refused, wait_until},
 };
 use serde_json::Value;
 
@@ -170,7 +170,7 @@ fn a_router_that_comes_in_mid_transfer_is_used() {
         sender.wait_for(|event| event["event"] == "way" && event["way"] == "mead");
     }
     let _second = routers(&network, ["r1"], "");
-    eventually("packets name it", || network.router_status("r1").packets > 0);
+    wait_until("packets name it", || network.router_status("r1").packets > 0);
 }
 
 /// They were sent to alone until the next discovery of everybody, five seconds later, and so on a busy machine was whoever

@@ -13,7 +13,8 @@ use std::{
 
 use crate::{
     child::{PrivateFile, treecast_as_nobody},
-    mroute_network::{Network, PATIENCE, Router, address, eventually},
+    mroute_network::{Network, PATIENCE, Router, address},
+    session::wait_until,
 };
 use socket2::{Domain, SockAddr, Socket, Type};
 use treecast_dataplane::mroute::SourceFilter;
@@ -65,10 +66,10 @@ fn a_stream_crosses_three_routers_while_somebody_listens() {
             assert_eq!((entry.from.as_str(), entry.to), ("r0", vec!["r2".to_owned()]), "{group}");
             drop(listener);
             for router in ["r2", "r1", "r0"] {
-                eventually(&format!("{router} no longer forwards {group}"), || {
+                wait_until(&format!("{router} no longer forwards {group}"), || {
                     network.entry(router, &source, group).is_none_or(|entry| entry.to.is_empty())
                 });
-                eventually(&format!("{router} no longer listens to {group}"), || {
+                wait_until(&format!("{router} no longer listens to {group}"), || {
                     network.family(router, group).listening.is_empty()
                 });
             }
@@ -104,7 +105,7 @@ fn of_two_routers_with_the_same_upstream_one_forwards_and_the_other_replaces_it(
     let start = |node| network.router(node, &[&QUICK[..], &["--upstream", "lan0"]].concat());
     let (first, _second) = (start("r0"), start("r1"));
     let group = ANY_SOURCE[1];
-    eventually("r0 is the querier of lan1", || {
+    wait_until("r0 is the querier of lan1", || {
         let family = network.family("r1", group);
         family.interfaces.iter().any(|interface| interface.querier == Some(address("10.0.1.1")))
     });
@@ -130,7 +131,7 @@ fn many_groups_and_sources_are_joined() {
     for (group, prefix) in SOURCE_SPECIFIC.iter().zip(["fd00:0::", "10.0.0."]) {
         let sources = (11..=35).map(|host| format!("{prefix}{host}"));
         listeners.extend(sources.map(|source| network.listen("c", "r2", group, Some(&source))));
-        eventually("all sources are joined across three routers", || {
+        wait_until("all sources are joined across three routers", || {
             let listening = network.family("r0", group).listening;
             listening.iter().any(|one| match &one.filter {
                 SourceFilter::Include(sources) => one.group.to_string() == *group && sources.len() == 25,
@@ -138,12 +139,12 @@ fn many_groups_and_sources_are_joined() {
             })
         });
     }
-    eventually("all groups are joined across three routers", || {
+    wait_until("all groups are joined across three routers", || {
         network.family("r0", &groups[0]).listening.len() == 51
     });
     drop(listeners);
     for group in SOURCE_SPECIFIC {
-        eventually("all are left again", || network.family("r0", group).listening.is_empty());
+        wait_until("all are left again", || network.family("r0", group).listening.is_empty());
     }
 }
 
@@ -156,7 +157,7 @@ fn an_any_source_group_has_senders_anywhere() {
         let at_root = network.listen("s", "r0", group, None);
         // Who waits for listeners before it sends hears of them wherever it is.
         for router in ["r0", "r1", "r2"] {
-            eventually("every link has listeners behind it", || {
+            wait_until("every link has listeners behind it", || {
                 network.family(router, group).interfaces.iter().all(|interface| {
                     interface.name == "h" || interface.groups.iter().any(|one| one.group.to_string() == group)
                 })
@@ -207,7 +208,7 @@ fn a_bridge_sends_a_stream_only_to_its_listeners() {
         b.hear("s");
         // A bridge floods for a moment after the first query that it sees, and what all hosts of a LAN get
         // is a few packets.
-        eventually(&format!("c does not get {group}"), || {
+        wait_until(&format!("c does not get {group}"), || {
             let (to_r0, to_c) = received_meanwhile(&network, [("r0", "s"), ("c", "bridge")]);
             to_r0 > 100 && to_c < to_r0 / 4
         });
@@ -217,7 +218,7 @@ fn a_bridge_sends_a_stream_only_to_its_listeners() {
         assert!(to_a * 10 >= to_r0 * 6, "{to_a} of {to_r0} packets come when another leaves");
         a.hear("s");
         drop(a);
-        eventually("nothing is forwarded to nobody", || {
+        wait_until("nothing is forwarded to nobody", || {
             network.entry("r0", &source, group).is_none_or(|entry| entry.to.is_empty())
         });
     }
@@ -243,7 +244,7 @@ fn hosts_of_older_versions_hear_behind_a_snooping_bridge() {
         elsewhere.hear("s");
         let newer = network.listen("a", "bridge", group, None);
         newer.hear("s");
-        eventually("the router joins for h on the bridge's side, too", || {
+        wait_until("the router joins for h on the bridge's side, too", || {
             let listening = network.family("r0", group).listening;
             listening.iter().any(|one| one.interface == "bridge" && one.group == address(group))
         });
@@ -265,7 +266,7 @@ fn a_router_that_is_not_the_querier_hears_listeners_through_a_bridge() {
     network.route("r0", &[2], 1, 1);
     let _routers = ["r0", "r1"].map(|node| network.router(node, &QUICK));
     let group = ANY_SOURCE[1];
-    eventually("r1 is the querier", || {
+    wait_until("r1 is the querier", || {
         let family = network.family("r0", group);
         family.interfaces.iter().any(|interface| interface.querier == Some(address("10.0.1.1")))
     });
@@ -273,7 +274,7 @@ fn a_router_that_is_not_the_querier_hears_listeners_through_a_bridge() {
     let behind = network.listen("c", "r1", group, None);
     behind.hear("s");
     drop(behind);
-    eventually("nothing is forwarded to nobody", || {
+    wait_until("nothing is forwarded to nobody", || {
         network.entry("r0", "10.0.0.1", group).is_none_or(|entry| entry.to.is_empty())
     });
     network.listen("a", "bridge", group, None).hear("s");
@@ -297,7 +298,7 @@ fn in_a_ring_no_packet_goes_round() {
         let _stream = network.stream("s", "r0", group);
         let listener = network.listen("c", "r2", group, None);
         listener.hear("s");
-        eventually("it is said that there may be a loop", || {
+        wait_until("it is said that there may be a loop", || {
             said().matches("start every router with --upstream").count() == number + 1
         });
         for at in [("r2", "r1"), ("r1", "r0"), ("c", "r2")] {
@@ -350,7 +351,7 @@ fn super_packets_pass_whole() {
         let run = vec![7; 40 * BLOCK_LEN];
         let mut send =
             || transmitter.send_blocks(group_and_port, header, BLOCK_LEN, &run).expect("it is sent");
-        eventually("the way is open", || {
+        wait_until("the way is open", || {
             send();
             network.entry("r2", &source, group).is_some_and(|entry| !entry.to.is_empty())
         });
@@ -358,7 +359,7 @@ fn super_packets_pass_whole() {
         let start = Instant::now();
         (0..PASSES).for_each(|_| send());
         let elapsed = start.elapsed();
-        eventually("all have passed", || {
+        wait_until("all have passed", || {
             let now = network.entry("r2", &source, group).expect("it is busy");
             now.bytes - before.bytes >= (PASSES * run.len()) as u64
         });
@@ -381,13 +382,13 @@ fn interfaces_come_and_go() {
         network.connect(1, "r0", "c");
         network.listen("c", "r0", group, None).hear("s");
         network.configure("r0", "link set c down\n");
-        eventually("an interface that is down is not served", || {
+        wait_until("an interface that is down is not served", || {
             network.family("r0", group).interfaces.len() == 1
         });
         network.configure("r0", "link set c up\n");
         network.listen("c", "r0", group, None).hear("s");
         network.configure("r0", "link del c\n");
-        eventually("an interface that is gone is forgotten", || {
+        wait_until("an interface that is gone is forgotten", || {
             let family = network.family("r0", group);
             family.interfaces.len() == 1 && family.listening.is_empty()
         });
@@ -401,7 +402,7 @@ fn a_router_that_is_asked_to_end_leaves_nothing() {
     let router = network.router("r0", &["--interface", "s"]);
     let interfaces = || routed_interfaces(&network, "r0");
     // An IPv6 interface is served once its own address is in use.
-    eventually("both families are served", || interfaces() == [1, 1]);
+    wait_until("both families are served", || interfaces() == [1, 1]);
     let text = network.prints("r0", &["mroute", "show"]);
     let row = |words: &[&str]| text.lines().any(|line| line.split_whitespace().eq(words.iter().copied()));
     assert!(row(&["INTERFACE", "IPv4", "QUERIER"]), "{text}");
@@ -455,7 +456,7 @@ fn a_restart_loses_no_packet() {
             // A new listener is served by what the router has learned anew.
             let later = network.listen("d", "r0", ANY_SOURCE[0], None);
             let mut packet = [0; 4];
-            eventually("packets for another", || later.socket.recv(&mut packet).is_ok());
+            wait_until("packets for another", || later.socket.recv(&mut packet).is_ok());
         }
         for (received, group) in received.iter().zip(ANY_SOURCE) {
             let lost: u32 = received.windows(2).map(|pair| pair[1] - pair[0] - 1).sum();
@@ -464,7 +465,7 @@ fn a_restart_loses_no_packet() {
         // Nobody comes: all is forgotten in time, and nothing is left.
         router.terminate();
         assert_eq!(routed_interfaces(&network, "r0"), [3, 3]);
-        eventually("the keeper has ended", || routed_interfaces(&network, "r0") == [0, 0]);
+        wait_until("the keeper has ended", || routed_interfaces(&network, "r0") == [0, 0]);
     });
     // Who interrupts it means it.
     assert_eq!(start("3s").end_by(libc::SIGINT), Some(0));
@@ -536,7 +537,7 @@ fn a_service_manager_holds_the_entries_over_a_restart() {
     assert_eq!(router.terminate(), Some(0));
     // The keeper is of the service, too.
     let sockets = || network.within("r0", || std::fs::read_to_string("/proc/thread-self/net/unix"));
-    eventually("the keeper has ended", || {
+    wait_until("the keeper has ended", || {
         !sockets().expect("it is shown").contains("@treecast-mroute-keeper")
     });
     for listener in &listeners {
@@ -606,7 +607,7 @@ fn hosts_of_a_link_have_equal_shares_of_its_room() {
             let on_lan = interfaces.into_iter().find(|interface| interface.name == "bridge");
             on_lan.and_then(|interface| interface.room).expect("it is served")
         };
-        eventually("it is full", || room().refused >= 5);
+        wait_until("it is full", || room().refused >= 5);
         let (room, _stream) = (room(), network.stream("s", "r0", group));
         assert!(room.is_full && room.largest_host_groups == 4, "{room:?}");
         network.listen("b", "bridge", group, None).hear("s");

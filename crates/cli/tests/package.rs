@@ -295,19 +295,9 @@ impl Debian {
             path(&root).trim_end_matches('/')
         );
         let mut shell = Command::new("unshare");
-        shell.args([
-            "--mount",
-            "--pid",
-            "--cgroup",
-            "--uts",
-            "--ipc",
-            "--fork",
-            "--kill-child",
-            "sh",
-            "-c",
-            &script,
-            "sh",
-        ]);
+        shell
+            .args("--mount --pid --cgroup --uts --ipc --fork --kill-child sh -c".split(' '))
+            .args([&*script, "sh"]);
         shell.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         shell.envs([("HOME", "/root"), ("LC_ALL", "C.UTF-8"), ("DEBIAN_FRONTEND", "noninteractive")]);
         shell

@@ -7,7 +7,6 @@ use crate::{
     session::{Guarded, Scratch, all_well, assert_says, fetched, finish, finish_well, wait_until},
 };
 use serde_json::Value;
-use treecast_proto::random::SplitMix64;
 
 /// A receiver that stands still, so that nothing is done before it goes on.
 fn stand_still(scratch: &Scratch) -> Guarded {
@@ -75,34 +74,6 @@ fn files(scratch: &Scratch) -> u64 {
 fn assert_files(scratch: &Scratch) {
     scratch.assert_files("a", &FILES);
     assert_eq!(scratch.names("a"), ["large", "other"], "nothing else is left");
-}
-
-#[test]
-#[ignore = "it takes long: `make test-all` runs it"]
-fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
-    for (seed, repair) in [(1, "nack"), (2, "after"), (3, "nack")] {
-        let scratch = Scratch::new();
-        let bytes = files(&scratch);
-        let sender = scratch.send(format!("--rate 60M --block 1420 --repair {repair} --wait 2 large other"));
-        let steady = stand_still(&scratch);
-        let mut random = SplitMix64(seed);
-        let (mut sum, mut kills) = (0, 0);
-        for _ in 0..4 {
-            match kill_after(&scratch, "a", random.below(bytes / 4)) {
-                Some(fetched) => (sum, kills) = (sum + fetched, kills + 1),
-                None => break,
-            }
-        }
-        steady.signal(libc::SIGCONT);
-        let last = done(&scratch, "a");
-        sum += fetched(&last);
-        // What went over the connection before a kill, and was told after the last progress, is not in the sum.
-        let most = bytes + bytes / 50;
-        assert!(kills == 4 && sum <= most, "seed {seed}: {sum} of {bytes} bytes, {kills} kills: {last}");
-        finish_well(steady);
-        finish(sender);
-        assert_files(&scratch);
-    }
 }
 
 /// Small files are kept in memory until they are whole; a killed receiver loses no more by that.

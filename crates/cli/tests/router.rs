@@ -12,13 +12,13 @@ use std::{
 
 use crate::{
     child::{PrivateFile, treecast_as_nobody},
-    mroute_network::{Network, PATIENCE, eventually},
+    mroute_network::{Network, PATIENCE},
     packets::packet_socket,
     router_network::{
         C1, C2, C3, R1, R2, SENDER, assert_heard, groups, inject, packet, receivers, send, set, start,
         status, tree, udp, with_header,
     },
-    session::{Scratch, TREECAST, only_refused},
+    session::{Scratch, TREECAST, only_refused, wait_until},
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_dataplane::explicit::{process, show};
@@ -60,7 +60,7 @@ fn each_receiver_gets_each_datagram_once_and_a_right_one() {
     let mut wrong = packet(&groups(), C3, &udp(C3, b"never"));
     wrong[ipv6::HEADER_LEN + 3] = 1;
     inject(&network, &wrong);
-    eventually("it is counted", || status(&network, "r1").malformed.get("segments-left") == Some(&1));
+    wait_until("it is counted", || status(&network, "r1").malformed.get("segments-left") == Some(&1));
 
     set(&network, "r1", &["disable", "--now"]);
     send(&network, "plain");
@@ -302,9 +302,9 @@ fn nothing_is_left_behind_and_a_killed_routers_program_is_replaced() {
     assert_eq!(count(), [1, 1, 1], "it has taken the filters' places");
     network.configure("r1", "link add name late type veth peer name later\nlink set late up\n");
     let late = || before_filters(&network, "r1", "late") + self::filters(&network, "r1", "late");
-    eventually("an interface that comes later is served", || late() == 1);
+    wait_until("an interface that comes later is served", || late() == 1);
     network.configure("r1", "link set late down\nlink set late up\n");
-    eventually("it is served when it comes back", || late() == 1);
+    wait_until("it is served when it comes back", || late() == 1);
     assert_eq!(router.terminate(), Some(0));
     assert_eq!((count(), late()), ([0, 0, 0], 0));
 }
@@ -373,20 +373,20 @@ fn two_routers_share_a_host_by_interface() {
         .configure("r1", "link set later up\nlink set late up\naddr replace fd00:9::1/64 dev late nodad\n");
     let warning =
         format!("interface late is served by another MEADcast router (pid {})", first_process(&network));
-    eventually("it says so", || warnings.text().contains(&warning));
+    wait_until("it says so", || warnings.text().contains(&warning));
     let serves = |control: Option<&Path>, name: &str| {
         let status = network.within("r1", || show(control)).expect("it answers");
         status.interfaces.iter().any(|one| one.name == name)
     };
-    eventually("the first one has it back", || serves(None, "late"));
+    wait_until("the first one has it back", || serves(None, "late"));
     assert!(!serves(Some(&control), "late"));
     // Something else changes: all interfaces are looked at again.
     network
         .configure("r1", "link add name more type veth peer name most\nlink set most up\nlink set more up\n");
-    eventually("what is nobody's is served", || serves(Some(&control), "more"));
+    wait_until("what is nobody's is served", || serves(Some(&control), "more"));
     assert_eq!(warnings.text().matches(&warning).count(), 1, "once: {}", warnings.text());
     assert_eq!(of_late.terminate(), Some(0));
-    eventually("it is served by the other one then", || serves(Some(&control), "late"));
+    wait_until("it is served by the other one then", || serves(Some(&control), "late"));
     assert_eq!(other.terminate(), Some(0));
 }
 
@@ -430,7 +430,7 @@ fn packets_of_the_other_dialect_are_told_with_the_option_to_take() {
         let malformed = with_header(&[59, 3, 253, 1, 1, 0, 0, 0], C1, &[0; 24]);
         inject(&network, &malformed);
         let malformed = || status(&network, "r1").malformed.values().sum::<u64>();
-        eventually("it is counted", || malformed() >= 1);
+        wait_until("it is counted", || malformed() >= 1);
         assert_eq!(status(&network, "r1").other_dialect.is_some(), own != Dialect::Rfc, "{own:?}");
 
         let request = with_header(&Header::request(C1).to_bytes(other), C1, &[]);
@@ -442,7 +442,7 @@ fn packets_of_the_other_dialect_are_told_with_the_option_to_take() {
         inject(&network, &data);
         let packets = if own == Dialect::Rfc { 10 } else { 11 };
         let told = || status(&network, "r1").other_dialect.filter(|told| told.packets == packets);
-        eventually("it is counted", || told().is_some());
+        wait_until("it is counted", || told().is_some());
         let told = told().expect("it has just been there");
         let option = format!("--dialect {}", other.name());
         let sender_option = format!("--dialect {}", own.name());

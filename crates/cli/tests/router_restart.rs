@@ -10,8 +10,9 @@ use std::{
 
 use crate::{
     mead_sender::Sender,
-    mroute_network::{PATIENCE, eventually},
+    mroute_network::PATIENCE,
     router_network::{C1, C2, C3, R2, assert_heard, receivers, send, set, start, status, tree},
+    session::wait_until,
 };
 
 /// Packets for all three receivers, one every 5 ms, and how many each receiver has heard.
@@ -104,7 +105,7 @@ fn a_killed_routers_program_ends_to_act_and_can_be_taken_away() {
     send(&network, "one");
     assert_heard(&receivers, SERVED, "a restart would lose nothing");
     let status = || network.treecast("r1", &["router", "status"]).stderr;
-    eventually("its program acts no more", || String::from_utf8_lossy(&status()).contains("acts no more"));
+    wait_until("its program acts no more", || String::from_utf8_lossy(&status()).contains("acts no more"));
     // 10 s after the last sign of life, which a busy machine may have delayed.
     assert!(killed.elapsed() > Duration::from_secs(4), "{:?}", killed.elapsed());
     send(&network, "plain");
@@ -148,7 +149,7 @@ fn a_router_that_leaves_loses_nothing() {
         let group = sender.next("group");
         assert!(!group["lists"].to_string().contains(&R2.to_string()), "{group}");
         assert_eq!(r1.terminate(), Some(0));
-        eventually("it is disabled", || !status(&network, "r2").is_enabled);
+        wait_until("it is disabled", || !status(&network, "r2").is_enabled);
         thread::sleep(Duration::from_millis(300));
     });
     assert_eq!(lost, [0; 3], "of {sent}");
@@ -169,7 +170,7 @@ fn a_router_that_leaves_may_stay_or_end_at_once_after_all() {
     set(&network, "r1", &["enable"]);
     assert_eq!(status(&network, "r1").leaving, None);
     router.signal(libc::SIGTERM);
-    eventually("it leaves", || status(&network, "r1").leaving.is_some_and(|leaving| leaving.ends));
+    wait_until("it leaves", || status(&network, "r1").leaving.is_some_and(|leaving| leaving.ends));
     network.refuses("r1", &["router", "set", "enable"], &["it is about to end"]);
     // It is in use: by itself it would leave after 75 s.
     let begin = Instant::now();
@@ -186,7 +187,7 @@ fn a_designated_router_that_is_started_again_knows_who_listens() {
     let known = || status(&network, "r1").groups.into_iter().map(|one| one.group).collect::<Vec<_>>();
     let first = start(&network, "r1", &["--designated"]);
     let listener = network.listen("c3", "r1", &group.to_string(), None);
-    eventually("it knows who listens", || known() == [group]);
+    wait_until("it knows who listens", || known() == [group]);
     drop(first);
     // Nobody is there to hear that.
     drop(listener);

@@ -122,6 +122,19 @@ fn a_link_loses_what_a_trace_file_says() {
     assert_eq!((output.status.code(), &told.last().unwrap()["whole_runs"]), (Some(0), &2.into()), "{told:?}");
 }
 
+/// Settings, and what is said of them.
+const REFUSED: &str = r#"
+network=[{name="n",topology="apart.toml"}] ; deliveries=nack => no link leads from client0 to server0: add one
+network=[{name="n",topology="lan:clients=2,loss=140%"}] ; deliveries=nack => a percentage like 5%
+network=[{name="n",topology="star:clients=2"}] ; deliveries=nack => star
+deliveries=scp => the simulator has no program scp: leave the delivery out (--set deliveries=...)
+rate=auto ; deliveries=nack => no rate auto: name one rate, such as 5M
+delivery=[{name="t",events=[{at="0s",fault="lose",node="client0",trace="cut.tsv"}]}] ; deliveries=t => trace cut.tsv: it is cut short: the last line must be `SECONDS end`
+workload={kind="feed",objects=3} ; deliveries=carousel => a feed needs a session of treecast with repair nack or after
+workload={kind="conference",rates=["1M"],seconds=1} ; delivery=[{fanout="multicast"}] => in a conference all members send, and multicast's group is for one sender: take unicast, mead or xcast
+workload={kind="stream",rates=["1M"],seconds=1,payload=1400} ; delivery=[{fanout="mead"}] => no room for a payload of 1400 bytes beside a whole list
+"#;
+
 #[test]
 fn what_the_simulator_has_not_is_refused_by_name() {
     let folder = Folder::new(EXPERIMENT);
@@ -132,45 +145,11 @@ fn what_the_simulator_has_not_is_refused_by_name() {
     )
     .unwrap();
     fs::write(folder.0.path("cut.tsv"), "0 5%\n1 0%\n").unwrap();
-    let nack = "deliveries=nack";
-    let cases = [
-        (
-            ["network=[{name=\"n\",topology=\"apart.toml\"}]", nack],
-            "no link leads from client0 to server0: add one",
-        ),
-        (["network=[{name=\"n\",topology=\"lan:clients=2,loss=140%\"}]", nack], "a percentage like 5%"),
-        (["network=[{name=\"n\",topology=\"star:clients=2\"}]", nack], "star"),
-        (
-            ["deliveries=scp", "repeats=1"],
-            "the simulator has no program scp: leave the delivery out (--set deliveries=...)",
-        ),
-        (["rate=auto", nack], "no rate auto: name one rate, such as 5M"),
-        (
-            [
-                "delivery=[{name=\"t\",events=[{at=\"0s\",fault=\"lose\",node=\"client0\",trace=\"cut.tsv\"}]}]",
-                "deliveries=t",
-            ],
-            "trace cut.tsv: it is cut short: the last line must be `SECONDS end`",
-        ),
-        (
-            ["workload={kind=\"feed\",objects=3}", "deliveries=carousel"],
-            "a feed needs a session of treecast with repair nack or after",
-        ),
-        (
-            ["workload={kind=\"conference\",rates=[\"1M\"],seconds=1}", "delivery=[{fanout=\"multicast\"}]"],
-            "in a conference all members send, and multicast's group is for one sender: take unicast, mead or xcast",
-        ),
-        (
-            [
-                "workload={kind=\"stream\",rates=[\"1M\"],seconds=1,payload=1400}",
-                "delivery=[{fanout=\"mead\"}]",
-            ],
-            "no room for a payload of 1400 bytes beside a whole list",
-        ),
-    ];
-    for (settings, expected) in cases {
+    for row in REFUSED.trim().lines() {
+        let (settings, expected) = row.split_once(" => ").unwrap();
         // Claims and plots about files say nothing of other workloads.
-        folder.refuses(&[settings[0], settings[1], "claim=[]", "plot=[]"], expected);
+        let settings: Vec<_> = settings.split(" ; ").chain(["claim=[]", "plot=[]"]).collect();
+        folder.refuses(&settings, expected);
     }
 }
 

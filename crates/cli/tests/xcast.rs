@@ -9,8 +9,8 @@ use std::{
 use crate::{
     child::PrivateFile,
     mead_sender::{Sender, received, receivers_at, router, send, send_super},
-    mroute_network::{Listener, Network, eventually, udp},
-    session::assert_says,
+    mroute_network::{Listener, Network, udp},
+    session::{assert_says, wait_until},
 };
 use treecast_proto::explicit::authentication::DomainKey;
 use treecast_wire::{
@@ -134,7 +134,7 @@ fn xcast_packet(destinations: &[Ipv6Addr], to: Ipv6Addr) -> (ipv6::Header, Vec<u
 
 fn hears(socket: &UdpSocket, text: &str) {
     let mut buffer = [0; 100];
-    eventually(text, || socket.recv(&mut buffer).is_ok_and(|len| &buffer[..len] == text.as_bytes()));
+    wait_until(text, || socket.recv(&mut buffer).is_ok_and(|len| &buffer[..len] == text.as_bytes()));
 }
 
 /// The router's kernel answers for who has no route, and the others are served.
@@ -179,13 +179,13 @@ fn takes_and_drops(network: &Network, plane: &[&str], at_r1: &UdpSocket, at_c3: 
     let mut wrong = payload.clone();
     wrong[40] ^= 1;
     inject(network, "s", ip, &wrong);
-    eventually("it is counted", || network.router_status("r1").xcast.malformed.get("checksum") == Some(&1));
+    wait_until("it is counted", || network.router_status("r1").xcast.malformed.get("checksum") == Some(&1));
     let xcast = network.router_status("r1").xcast;
     // Another router on the link may have the route.
     assert_eq!((xcast.packets, xcast.local, xcast.unicast, xcast.unrouted), (1, 1, 1, 0), "{xcast:?}");
     let (ip, payload) = xcast_packet(&[NOWHERE], ALL_XCAST_ROUTERS);
     inject(network, "s", ip, &payload);
-    eventually("it is counted", || network.router_status("r1").xcast.dropped.get("for-others") == Some(&1));
+    wait_until("it is counted", || network.router_status("r1").xcast.dropped.get("for-others") == Some(&1));
     let shown = network.prints("r1", &["router", "status"]);
     assert_says(&shown, &["malformed: checksum", "dropped: for-others"]);
 }
@@ -256,7 +256,7 @@ fn multicast_crosses_routers_without_multicast_by_xcast() {
 fn crosses_and_is_not_forged(network: &Network, options: &[&str]) {
     let _routers = ["r1", "r3"].map(|node| router(network, node, options));
     let listeners = listeners(network);
-    eventually("r3 has registered", || registered(network) == [R3]);
+    wait_until("r3 has registered", || registered(network) == [R3]);
     let stream = network.stream("s", "r1", GROUP);
     listeners.iter().for_each(|listener| _ = listener.hear("s"));
     drop(stream);
@@ -284,11 +284,11 @@ fn crosses_and_is_not_forged(network: &Network, options: &[&str]) {
             socket.send_to(&registration.to_bytes(), (S, REGISTRATION_PORT)).expect("it is routed");
         });
     }
-    eventually("both are refused", || network.router_status("r1").xcast.registrations_refused == 2);
+    wait_until("both are refused", || network.router_status("r1").xcast.registrations_refused == 2);
     assert_eq!(registered(network), [R3]);
 
     drop(listeners);
-    eventually("nobody listens any more", || registered(network).is_empty());
+    wait_until("nobody listens any more", || registered(network).is_empty());
 }
 
 /// The sender itself takes registrations; a plain receiver is served beside the group.

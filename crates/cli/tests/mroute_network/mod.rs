@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     child::{Guarded, PrivateFile, SpawnGuarded, Teller},
-    session,
+    session::{self, wait_until},
 };
 use treecast_dataplane::{
     explicit,
@@ -377,14 +377,14 @@ impl Listener {
     /// Waits for a packet of the sender of this name, and says how long it took.
     pub fn hear(&self, sender: &str) -> Duration {
         let start = Instant::now();
-        eventually(&format!("a packet of {sender}"), || self.next().as_deref() == Some(sender));
+        wait_until(&format!("a packet of {sender}"), || self.next().as_deref() == Some(sender));
         start.elapsed()
     }
 
     /// The names of all senders of the next so many packets.
     pub fn senders_of(&self, packets: usize) -> Vec<String> {
         let mut senders = Vec::new();
-        eventually(&format!("{packets} packets"), || {
+        wait_until(&format!("{packets} packets"), || {
             senders.extend(self.next());
             senders.len() >= packets
         });
@@ -425,15 +425,6 @@ impl Drop for Stream {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(JoinHandle::join);
-    }
-}
-
-/// Waits for something to be so, as long as is reasonable.
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(10));
     }
 }
 
