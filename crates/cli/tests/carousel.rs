@@ -111,8 +111,7 @@ fn listeners_make_the_carousel_turn(group: &str) {
     lan.is_whole(1, first);
     lan.is_whole(2, second);
     assert!(lan.received_bytes(3) < 100_000, "a host that has not joined hears nothing");
-    let said = finish_with(1, lan.receive(2, &format!("--only *.iso {ticket}")));
-    assert_says(&said, &["\"not_wanted\":1"]);
+    assert_says(&finish_with(1, lan.receive(2, &format!("--only *.iso {ticket}"))), &["\"not_wanted\":1"]);
 
     sender.next("paused");
     let done = sender.next("done");
@@ -218,8 +217,7 @@ fn listeners_are_waited_for_on_an_interface_without_link_layer_addresses() {
 /// Before, it sent as fast as its link took it, and did not say why it ended.
 #[test]
 fn without_a_rate_a_carousel_sends_what_a_lan_bears_and_says_why_it_ends() {
-    let scratch = Scratch::new();
-    scratch.file("file", 2_000_000);
+    let scratch = Scratch::with_file("file", 2_000_000);
     let started = Instant::now();
     let send = "send --repair carousel --interface lo --loops 2 file";
     let output = scratch.command(send).output().unwrap();

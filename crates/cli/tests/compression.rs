@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::session::{Scratch, SpawnGuarded, contents, finish_well};
+use crate::session::{Scratch, SpawnGuarded, all_well, contents, finish_well};
 
 const MIB: usize = 1 << 20;
 
@@ -59,7 +59,6 @@ fn a_stream_is_compressed_piece_by_piece() {
     command.stdin(Stdio::null()).stdout(File::create(scratch.path("out")).unwrap()).stderr(Stdio::piped());
     let receiver = command.spawn_guarded();
     sender.stdin.take().unwrap().write_all(&content).unwrap();
-    finish_well(receiver);
-    finish_well(sender);
+    all_well([receiver, sender]);
     assert!(fs::read(scratch.path("out")).unwrap() == content);
 }

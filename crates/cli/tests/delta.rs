@@ -265,8 +265,7 @@ fn an_older_version_that_changes_meanwhile_gives_no_wrong_byte() {
         other[usize::from(turn) * 40_000..][..1_000_000].copy_from_slice(&noise(turn, 1_000_000));
         fs::write(&path, &other[..LEN - usize::from(turn) * 1_000]).unwrap();
     }
-    finish_well(receiver);
-    finish_well(sender);
+    all_well([receiver, sender]);
     assert_copy(&scratch, "copy", &new);
 }
 
@@ -305,8 +304,7 @@ fn a_sender_and_a_receiver_that_are_started_again_go_on() {
     wait_until("some of it is stored", || scratch.parts("copy") > 0);
     drop((receiver, sender));
     let sender = scratch.send_anew(args);
-    finish_well(scratch.receive("copy", "--old copy"));
-    finish_well(sender);
+    all_well([scratch.receive("copy", "--old copy"), sender]);
     assert_copy(&scratch, "copy", &new);
 }
 

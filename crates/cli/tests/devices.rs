@@ -141,8 +141,7 @@ fn a_carousel_says_what_is_zero_in_each_loop() {
 
 #[test]
 fn one_file_gets_a_path_and_a_second_one_is_refused() {
-    let scratch = Scratch::new();
-    scratch.files(&[("large", 3 * MIB), ("small", 1000)]);
+    let scratch = Scratch::with_files(&[("large", 3 * MIB), ("small", 1000)]);
     for (file, len) in [("large", 3 * MIB), ("small", 1000)] {
         fs::write(scratch.path("old"), "it is replaced").unwrap();
         let sender = scratch.send([file]);
@@ -212,8 +211,7 @@ fn a_device_that_is_too_small_or_in_use_is_refused_in_one_line() {
     mount(&["-o", "remount,ro", &at]);
     let content = mounted.content();
     let sender = scratch.send_anew([&mounted.device]);
-    finish_well(scratch.receive("copy", ""));
-    finish_well(sender);
+    all_well([scratch.receive("copy", ""), sender]);
     assert!(Command::new("umount").arg(&at).status().unwrap().success());
     let name = Path::new(&mounted.device).file_name().unwrap();
     assert!(fs::read(scratch.path("copy").join(name)).unwrap() == content);

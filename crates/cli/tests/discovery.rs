@@ -196,8 +196,7 @@ fn a_mistyped_code_is_explained_and_one_that_was_guessed_too_often_is_dead() {
     receive(&last.unwrap().to_string(), &["too many wrong codes were tried"]);
     receive(&offering.code, &["too many wrong codes were tried", "new code"]);
     offering.sender.signal(2);
-    let text = finish_with(1, offering.sender);
-    assert_says(&text, &["attempts left: 1\n", "of no use any more"]);
+    assert_says(&finish_with(1, offering.sender), &["attempts left: 1\n", "of no use any more"]);
 }
 
 #[test]

@@ -56,8 +56,7 @@ impl Delivered {
 
 /// Sends a file of so many bytes from s to each host.
 fn deliver(network: &Network, len: usize, arguments: &str) -> Delivered {
-    let scratch = Scratch::new();
-    scratch.file("file", len);
+    let scratch = Scratch::with_file("file", len);
     let (sender, receivers) = start(network, &scratch, &format!("{arguments} file"));
     Delivered::by(sender, receivers, &scratch, len)
 }
@@ -364,8 +363,7 @@ fn auto_takes_the_cheapest_way_that_reaches_each() {
 #[test]
 fn auto_on_one_lan_ends_with_one_copy_for_all() {
     const LEN: usize = 20_000_000;
-    let scratch = Scratch::new();
-    scratch.file("file", LEN);
+    let scratch = Scratch::with_file("file", LEN);
     let sender = scratch.send("--fanout auto --rate 40M --wait 3 --json file");
     let receivers = ["a", "b", "c"].map(|name| scratch.receive(name, ""));
     let output = finish_well(sender);

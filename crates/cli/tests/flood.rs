@@ -38,8 +38,7 @@ fn of_process(id: u32, key: &str) -> u64 {
 #[test]
 fn strangers_keep_no_receiver_out_and_cost_little() {
     treecast_host::file_limit::raise();
-    let scratch = Scratch::new();
-    scratch.file("file", 2_000_000);
+    let scratch = Scratch::with_file("file", 2_000_000);
     let sender = scratch.send("--wait 4 --control 127.0.0.1:0 file");
     let ticket = scratch.ticket();
     let (id, to) = (sender.id(), ticket.control[0]);

@@ -68,8 +68,7 @@ fn a_receiver_goes_on_by_itself_when_there_is_room_again() {
 /// What is lacking is named: a file system may have bytes and no inode.
 #[test]
 fn a_receiver_without_inodes_says_so_and_goes_on_when_there_are_some() {
-    let scratch = Scratch::new();
-    scratch.files(&[("set/a", 300_000), ("set/b", 300_000)]);
+    let scratch = Scratch::with_files(&[("set/a", 300_000), ("set/b", 300_000)]);
     // The folder, the journal, the log of small files and one file.
     let disk = Disk::new(&scratch, "a", "16M,nr_inodes=4");
     let sender = scratch.send("set");
@@ -83,9 +82,7 @@ fn a_receiver_without_inodes_says_so_and_goes_on_when_there_are_some() {
 /// The file that has no room fails in the end; what is there of it stays, and where that is is said.
 #[test]
 fn what_is_there_when_nobody_makes_room_is_named() {
-    let scratch = Scratch::new();
-    scratch.file("set/large", 3_000_000);
-    scratch.file("set/small", 30_000);
+    let scratch = Scratch::with_files(&[("set/large", 3_000_000), ("set/small", 30_000)]);
     let _disk = Disk::new(&scratch, "a", "4M");
     let sender = scratch.send("--rate 10M set");
     let receiver = scratch.receive("a", "--wait-for-space 2");

@@ -86,8 +86,7 @@ fn flood(address: &GroupAddress, is_over: &AtomicBool) -> usize {
 
 #[test]
 fn whoever_has_no_key_can_do_no_more_than_be_counted() {
-    let scratch = Scratch::new();
-    scratch.file("file", SIZE);
+    let scratch = Scratch::with_file("file", SIZE);
     let sender = scratch.send("--wait 2 --rate 20M file");
     let ticket = scratch.ticket();
     let is_over = AtomicBool::new(false);
@@ -174,8 +173,7 @@ fn a_member_that_forges_costs_chunks_and_not_the_object() {
     const LARGE: usize = 8_000_000;
     const CHUNK: u64 = 65_536;
     for args in ["--rate 100M", "--rate 100M --plain", "--rate 100M --fec 20%"] {
-        let scratch = Scratch::new();
-        scratch.file("file", LARGE);
+        let scratch = Scratch::with_file("file", LARGE);
         let is_plain = args.contains("--plain");
         let wait = if is_plain { "2" } else { "3" };
         let sender = scratch.send(format!("{args} --block 1400 --wait {wait} file"));
@@ -210,8 +208,7 @@ fn a_member_that_forges_costs_chunks_and_not_the_object() {
 #[test]
 fn a_forged_block_never_reaches_a_pipe() {
     for (args, wait) in [("--plain", 1), ("", 2)] {
-        let scratch = Scratch::new();
-        scratch.file("input", SIZE);
+        let scratch = Scratch::with_file("input", SIZE);
         let send = format!(
             "send --interface lo --block 1400 --rate 100M --wait {wait} --ticket-file ticket {args} -"
         );
@@ -239,8 +236,7 @@ fn a_forged_block_never_reaches_a_pipe() {
 #[test]
 fn a_member_that_creeps_does_not_hold_the_others_up() {
     const LARGE: usize = 20_000_000;
-    let scratch = Scratch::new();
-    scratch.file("file", LARGE);
+    let scratch = Scratch::with_file("file", LARGE);
     let sender = scratch.send("--wait 2 file");
     let ticket = scratch.ticket();
     let (mut member, _) = join(&ticket);
@@ -271,8 +267,7 @@ fn a_member_that_creeps_does_not_hold_the_others_up() {
 /// takes its own.
 #[test]
 fn one_ticket_is_good_for_so_many_places_from_one_address_and_with_one_key() {
-    let scratch = Scratch::new();
-    scratch.file("file", 10_000);
+    let scratch = Scratch::with_file("file", 10_000);
     let sender = scratch.send("--control 127.0.0.1:0 --per-address 5 --linger 0 --wait 24 file");
     let ticket = scratch.ticket();
     let mut members = Vec::new();

@@ -109,8 +109,7 @@ fn warnings(text: &str) -> Vec<String> {
 
 /// Delivers a file over the cable. Returns what the sender and the receiver have told.
 fn delivered(cable: &Cable, send: &str, receive: &str) -> (Ticket, String, String) {
-    let scratch = Scratch::new();
-    scratch.file("file", 300_000);
+    let scratch = Scratch::with_file("file", 300_000);
     let (sender, ticket) = cable.send(&scratch, send);
     let receiver = cable.receive(&scratch, receive);
     let [sent, received] = [sender, receiver].map(finish_well);
@@ -167,8 +166,7 @@ fn what_was_taken_is_named_where_others_would_do() {
 #[test]
 fn an_interface_without_carrier_that_is_named_is_told_of() {
     let cable = Cable::new("nc");
-    let scratch = Scratch::new();
-    scratch.file("file", 100);
+    let scratch = Scratch::with_file("file", 100);
     let (sender, _) = cable.send(&scratch, "--interface docker0 --wait-timeout 1s");
     let told = finish_with(1, sender);
     assert!(warnings(&told).iter().any(|line| line.contains("docker0 has no carrier")), "{told}");
@@ -191,8 +189,7 @@ fn who_does_not_hear_the_group_is_named_by_the_sender_and_says_so() {
         "nft add table inet f && nft add chain inet f in \"{ type filter hook input priority 0; }\" && nft add rule inet f in meta l4proto udp drop",
     );
     for rate in ["60M", "auto"] {
-        let scratch = Scratch::new();
-        scratch.file("file", 3_000_000);
+        let scratch = Scratch::with_file("file", 3_000_000);
         let (sender, ticket) = cable.send(&scratch, &format!("--wait 2 --rate {rate}"));
         let hearing = cable.start("a", &scratch, "receive --json --name hears --into other @ticket");
         let deaf = cable.receive(&scratch, "--name deaf");
@@ -225,8 +222,7 @@ fn a_receiver_without_the_groups_family_is_told_which_one_it_lacks() {
     assert!(matches!(&warnings(&sent)[..], [line] if of_family(&line.as_str())), "{sent}");
     // Whoever can hear nothing otherwise is refused at once.
     for repair in ["carousel", "local"] {
-        let scratch = Scratch::new();
-        scratch.file("file", 100_000);
+        let scratch = Scratch::with_file("file", 100_000);
         let args = format!("--repair {repair} --rate 10M --wait-timeout 100");
         let _sender = cable.send(&scratch, &args);
         assert_says(&finish_with(1, cable.receive(&scratch, "")), &[lacks, "--group names one"]);

@@ -20,8 +20,7 @@ fn start(network: &Network, scratch: &Scratch, node: &str, command: &str) -> Tel
 
 /// Sends a file from e1 to these hosts with these options.
 fn send(network: &Network, options: &str, to: &[&str]) -> (Scratch, Teller, Vec<Teller>) {
-    let scratch = Scratch::new();
-    scratch.file("file", LEN);
+    let scratch = Scratch::with_file("file", LEN);
     let command = format!("send --json --interface b1 {options} --ticket-file ticket file");
     let mut sender = start(network, &scratch, "e1", &command);
     sender.next("ticket");

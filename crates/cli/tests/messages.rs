@@ -438,9 +438,7 @@ const OTHER_WORDS: &[&str] =
 #[test]
 fn the_ends_of_sessions_count_alike_on_both_sides() {
     for (paths, count, sent, received) in ENDINGS {
-        let scratch = Scratch::new();
-        scratch.file("set/large", 3 << 20);
-        scratch.file("set/small", 5);
+        let scratch = Scratch::with_files(&[("set/large", 3 << 20), ("set/small", 5)]);
         fs::create_dir(scratch.path("set/folder")).unwrap();
         std::os::unix::fs::symlink("small", scratch.path("set/link")).unwrap();
         let sender = scratch.send(format!("--fanout unicast --rate max --wait {count} {paths}"));

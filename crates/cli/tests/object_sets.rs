@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     child::{self, Guarded},
-    session::{Scratch, finish, finish_well, finish_with, start, wait_until},
+    session::{Scratch, all_well, assert_says, finish, finish_well, finish_with, start, wait_until},
 };
 
 /// What is to be the same of something at both ends: kind and permissions, time, and bytes or what it points to.
@@ -79,12 +79,11 @@ fn a_folder_arrives_as_it_is() {
     for repair in ["nack", "after"] {
         let scratch = Scratch::new();
         make_set(&scratch);
-        let sender = scratch.send(&["--wait", "2", "--repair", repair, "set"]);
+        let sender = scratch.send(format!("--wait 2 --repair {repair} set"));
         let receivers = [scratch.receive("a", ""), scratch.receive("b", "")];
         finish_well(sender);
         for (receiver, into) in receivers.into_iter().zip(["a", "b"]) {
-            let told = finish_well(receiver);
-            assert!(told.contains("9 files (6 of them folders and links), 293 KiB"), "{told}");
+            assert_says(&finish_well(receiver), &["9 files (6 of them folders and links), 293 KiB"]);
             assert_alike(&scratch, into);
             assert_eq!(scratch.names(into), ["set"]);
         }
@@ -97,8 +96,7 @@ fn a_set_that_is_sent_again_replaces_the_old_one() {
     make_set(&scratch);
     for _ in 0..2 {
         let sender = scratch.send("set");
-        finish_well(scratch.receive("a", ""));
-        finish_well(sender);
+        all_well([scratch.receive("a", ""), sender]);
         assert_alike(&scratch, "a");
         fs::remove_file(scratch.path("ticket")).unwrap();
         fs::write(scratch.path("a/set/run"), "changed").unwrap();
@@ -168,8 +166,7 @@ fn a_read_only_folder_is_updated_by_its_owner_and_stays_read_only() {
 
 #[test]
 fn what_leads_out_of_the_set_is_not_carried() {
-    let scratch = Scratch::new();
-    scratch.file("set/file", 1000);
+    let scratch = Scratch::with_file("set/file", 1000);
     for (name, target) in [("absolute", "/etc/passwd"), ("out", "../ticket"), ("astray", "x/../file")] {
         symlink(target, scratch.path("set").join(name)).unwrap();
     }
@@ -183,10 +180,7 @@ fn what_leads_out_of_the_set_is_not_carried() {
 /// What is in the way at the receiver is told, a line each, and is still there afterwards.
 #[test]
 fn what_is_in_the_way_stays() {
-    let scratch = Scratch::new();
-    scratch.file("set/file", 1000);
-    scratch.file("set/sub/deep", 1000);
-    scratch.file("set/fine", 1000);
+    let scratch = Scratch::with_files(&[("set/file", 1000), ("set/sub/deep", 1000), ("set/fine", 1000)]);
     let outside = scratch.path("outside");
     fs::create_dir_all(&outside).unwrap();
     fs::create_dir_all(scratch.path("a/set/file/kept")).unwrap();
@@ -204,9 +198,7 @@ fn what_is_in_the_way_stays() {
 
 #[test]
 fn what_is_whole_is_right_after_an_interruption() {
-    let scratch = Scratch::new();
-    scratch.file("set/aaa", 1000);
-    scratch.file("set/large", 3_000_000);
+    let scratch = Scratch::with_files(&[("set/aaa", 1000), ("set/large", 3_000_000)]);
     fs::set_permissions(scratch.path("set"), Permissions::from_mode(0o750)).unwrap();
     let sender = scratch.send("--rate 8M --block 1420 set");
     let receiver = scratch.receive("a", "--discard");

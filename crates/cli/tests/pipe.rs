@@ -81,8 +81,7 @@ fn a_tree_goes_through_pipes_to_ten_hosts_that_lose_packets_and_one_is_killed() 
     wait_until("something has come", || scratch.path("part").metadata().is_ok_and(|part| part.len() > 0));
     killed.end();
     for (name, receiver) in names.iter().zip(receivers) {
-        finish_well(receiver);
-        finish_well(run(name, &format!("diff -r --no-dereference tree {name}/tree")));
+        all_well([receiver, run(name, &format!("diff -r --no-dereference tree {name}/tree"))]);
     }
     finish_with(3, sender);
 }
@@ -159,29 +158,24 @@ fn a_stream_that_cannot_be_read_is_complete_for_nobody() {
     command.stdin(File::open(scratch.path("")).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let sender = scratch.with_ticket(&mut command);
     finish_with(1, outlet(&scratch, "out", ""));
-    let line = finish_with(1, sender);
-    assert!(line.contains("standard input could not be read"), "{line}");
+    assert_says(&finish_with(1, sender), &["standard input could not be read"]);
 }
 
 #[test]
 fn a_receiver_whose_output_nobody_reads_can_be_stopped() {
-    let scratch = Scratch::new();
-    scratch.file("one", 3_000_000);
+    let scratch = Scratch::with_file("one", 3_000_000);
     let sender = scratch.send("one");
     let mut receiver =
         start(&mut scratch.command("receive --stdout --interface lo --max-time 3 --into spool @ticket"));
-    let told = finish_with(3, sender);
-    assert!(told.contains("before all of it was written"), "{told}");
+    assert_says(&finish_with(3, sender), &["before all of it was written"]);
     wait_until("the receiver has ended", || receiver.try_wait().unwrap().is_some());
     assert!(scratch.names("spool").is_empty(), "nothing is left behind");
-    let line = finish_with(1, receiver);
-    assert!(line.contains("before all of it was written"), "{line}");
+    assert_says(&finish_with(1, receiver), &["before all of it was written"]);
 }
 
 #[test]
 fn one_file_goes_to_standard_output_and_several_do_not() {
-    let scratch = Scratch::new();
-    scratch.file("one", 300_000);
+    let scratch = Scratch::with_file("one", 300_000);
     let sender = scratch.send("one");
     all_well([outlet(&scratch, "out", ""), sender]);
     scratch.assert_file("out", 300_000);
@@ -212,8 +206,7 @@ fn a_reader_that_goes_away_ends_its_receiver_alone() {
 /// `receive --stdout | head`: what is behind the place where the reader has broken off is in no buffer of the sender any more.
 #[test]
 fn the_sender_hears_of_a_reader_that_went_away_before_the_end_of_one_file() {
-    let scratch = Scratch::new();
-    scratch.file("one", 3_000_000);
+    let scratch = Scratch::with_file("one", 3_000_000);
     let sender = scratch.send("one");
     let mut cut = start(&mut scratch.command("receive --stdout --interface lo --into spool @ticket"));
     cut.stdout.take().unwrap().read_exact(&mut [0; 1000]).unwrap();
@@ -228,8 +221,7 @@ fn a_program_runs_for_each_file_and_its_failure_counts() {
     names.iter().for_each(|name| _ = scratch.file(name, 1000));
     let sender = scratch.send(names);
     fs::create_dir(scratch.path("seen")).unwrap();
-    finish_well(scratch.receive("into", "--exec 'cp --target-directory=seen {}'"));
-    finish_well(sender);
+    all_well([scratch.receive("into", "--exec 'cp --target-directory=seen {}'"), sender]);
     let mut expected = names.map(str::to_owned);
     expected.sort();
     assert_eq!(scratch.names("seen"), expected);

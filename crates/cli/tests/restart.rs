@@ -28,8 +28,7 @@ fn again(scratch: &Scratch, sender: Guarded, args: &str) -> Guarded {
 #[test]
 fn a_ticket_is_good_for_the_sender_that_is_started_again() {
     for more in ["--wait 1", "--plain", "--fanout unicast", "--repair carousel --idle 1"] {
-        let scratch = Scratch::new();
-        scratch.file("file", 300_000);
+        let scratch = Scratch::with_file("file", 300_000);
         let args = format!("--rate 20M --session kept file {more}");
         let first = scratch.send(&args);
         let ticket = scratch.told("ticket");
@@ -48,8 +47,7 @@ fn a_session_goes_on_without_having_thought_of_it_before() {
     for (signal, more) in
         [(libc::SIGINT, ""), (libc::SIGTERM, "--plain"), (libc::SIGKILL, "--fanout unicast")]
     {
-        let scratch = Scratch::new();
-        scratch.file("file", SIZE);
+        let scratch = Scratch::with_file("file", SIZE);
         let sender = scratch.send(format!("--rate 20M --block 1420 file {more}"));
         let receiver = scratch.receive("a", "--json");
         scratch.wait_for_part("a");
@@ -80,8 +78,7 @@ fn a_session_goes_on_without_having_thought_of_it_before() {
 /// `--resume` is not promised where it would end as before.
 #[test]
 fn going_on_is_told_of_only_where_it_brings_something() {
-    let scratch = Scratch::new();
-    scratch.file("tree/good", 1000);
+    let scratch = Scratch::with_file("tree/good", 1000);
     let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
     fs::write(scratch.path("tree").join(name), "x").unwrap();
     let sender = scratch.send("tree");
@@ -109,8 +106,7 @@ fn going_on_is_told_of_only_where_it_brings_something() {
 #[test]
 fn a_session_of_a_profile_goes_on_as_it_began() {
     const SIZE: usize = 3_000_000;
-    let scratch = Scratch::new();
-    scratch.file("file", SIZE);
+    let scratch = Scratch::with_file("file", SIZE);
     let config = scratch.path("treecast/config.toml");
     fs::create_dir_all(config.parent().unwrap()).unwrap();
     fs::write(&config, "[profile.lab]\nrate = \"20M\"\nblock = 1420\nplain = true\n").unwrap();
@@ -158,16 +154,14 @@ fn one_of_several_sessions_that_can_go_on_is_named() {
 
 #[test]
 fn no_state_is_kept_of_a_session_that_is_to_leave_none() {
-    let scratch = Scratch::new();
-    scratch.file("file", 1000);
+    let scratch = Scratch::with_file("file", 1000);
     drop(scratch.send("--session none file"));
     assert_eq!(scratch.names("state/treecast/sessions"), [""; 0]);
 }
 
 #[test]
 fn a_session_goes_on_with_what_it_began_with_or_not_at_all() {
-    let scratch = Scratch::new();
-    scratch.file("file", 1000);
+    let scratch = Scratch::with_file("file", 1000);
     let refuse = |args: &str, words: &[&str]| {
         scratch.refuses(format!("send --interface lo --session kept {args}"), words);
     };
@@ -185,8 +179,7 @@ fn a_session_goes_on_with_what_it_began_with_or_not_at_all() {
 
 #[test]
 fn a_session_whose_ticket_has_expired_does_not_go_on() {
-    let scratch = Scratch::new();
-    scratch.file("file", 1000);
+    let scratch = Scratch::with_file("file", 1000);
     let args = "--expires 1s --session kept file";
     drop(scratch.send(args));
     std::thread::sleep(Duration::from_secs(2));
@@ -196,8 +189,7 @@ fn a_session_whose_ticket_has_expired_does_not_go_on() {
 
 #[test]
 fn other_rates_are_taken_and_told() {
-    let scratch = Scratch::new();
-    scratch.file("file", 1000);
+    let scratch = Scratch::with_file("file", 1000);
     let sender = scratch.send("--rates 8M,2M --session kept file");
     let sender = again(&scratch, sender, "--rates 9M,1M --session kept file");
     finish_well(scratch.receive("a", ""));
@@ -243,8 +235,7 @@ fn receivers_come_back_to_a_sender_that_was_killed_and_fetch_nothing_much_twice(
 #[test]
 fn a_sender_that_goes_on_counts_only_what_it_sends_itself() {
     const SIZE: usize = 6_000_000;
-    let scratch = Scratch::new();
-    scratch.file("file", SIZE);
+    let scratch = Scratch::with_file("file", SIZE);
     let args = "--rate 20M --json --session kept file";
     let sender = scratch.send(args);
     let receiver = scratch.receive("a", "");
@@ -264,8 +255,7 @@ fn a_sender_that_goes_on_counts_only_what_it_sends_itself() {
 #[test]
 fn a_receiver_that_was_killed_and_comes_back_whole_has_not_failed() {
     for more in ["", "--plain"] {
-        let scratch = Scratch::new();
-        scratch.files(&[("first", 300_000), ("second", 2_000_000)]);
+        let scratch = Scratch::with_files(&[("first", 300_000), ("second", 2_000_000)]);
         let sender =
             scratch.send(format!("--rate 20M --block 1420 --at-once 1 --wait 2 {more} first second"));
         let steady = scratch.receive("steady", "");
@@ -284,8 +274,7 @@ fn a_receiver_that_was_killed_and_comes_back_whole_has_not_failed() {
 #[test]
 fn a_receiver_that_came_back_and_is_killed_then_is_the_same_when_it_is_started_again() {
     for more in ["", "--plain"] {
-        let scratch = Scratch::new();
-        scratch.file("file", 300_000);
+        let scratch = Scratch::with_file("file", 300_000);
         let args = format!("--wait 2 --session kept {more} file");
         let sender = scratch.send(&args);
         let mut receiver = Teller::start(&mut scratch.receive_command("a", "--json @ticket"));
@@ -365,8 +354,7 @@ fn a_receiver_looks_for_its_sender_over_a_link_that_is_down_for_a_while() {
 #[test]
 fn a_stranger_where_the_sender_was_makes_no_receiver_give_up() {
     for more in ["", "--plain"] {
-        let scratch = Scratch::new();
-        scratch.file("file", 3_000_000);
+        let scratch = Scratch::with_file("file", 3_000_000);
         let args = format!("--rate 20M --session kept file {more}");
         let sender = scratch.send(&args);
         let receiver = scratch.receive("a", "--json");

@@ -122,9 +122,7 @@ fn what_was_whole_before_a_receiver_came_again_is_not_lacking() {
 #[test]
 fn a_receiver_that_is_told_to_stop_keeps_what_came_and_says_how_to_go_on() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        let scratch = Scratch::new();
-        scratch.file("file", 8_000_000);
-        scratch.file("small", 30_000);
+        let scratch = Scratch::with_files(&[("file", 8_000_000), ("small", 30_000)]);
         let sender = scratch.send("--rate 20M --block 1420 --wait 2 small file");
         let steady = stand_still(&scratch);
         let mut command = scratch.receive_command("a", "--json --name a @ticket");
@@ -152,8 +150,7 @@ fn a_receiver_that_is_told_to_stop_keeps_what_came_and_says_how_to_go_on() {
 
 #[test]
 fn receivers_in_one_folder_leave_each_others_files_alone() {
-    let scratch = Scratch::new();
-    scratch.file("file", 1_000_000);
+    let scratch = Scratch::with_file("file", 1_000_000);
     let sender = scratch.send("--rate 4M --block 1420 file");
     let mut killed = scratch.receive("a", "");
     scratch.wait_for_part("a");
@@ -170,8 +167,7 @@ fn receivers_in_one_folder_leave_each_others_files_alone() {
 
 #[test]
 fn what_comes_after_the_machine_was_down_is_looked_at_again() {
-    let scratch = Scratch::new();
-    scratch.file("file", 3_000_000);
+    let scratch = Scratch::with_file("file", 3_000_000);
     let sender = scratch.send("--rate 20M --block 1420 --wait 2 file");
     let steady = scratch.receive("steady", "");
     kill_after(&scratch, "a", 1_000_000).unwrap();

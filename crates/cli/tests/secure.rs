@@ -14,9 +14,7 @@ const SIZE: usize = 300_000;
 
 /// A folder with a file.
 fn scratch() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.file("file", SIZE);
-    scratch
+    Scratch::with_file("file", SIZE)
 }
 
 /// Makes a key file of this name, and returns its public half.

@@ -51,21 +51,18 @@ fn every_receiver_gets_every_file() {
 #[test]
 fn each_way_across_the_kernels_border_carries_a_session() {
     for (out, into) in [("super", "single"), ("batch", "super"), ("single", "batch")] {
-        let scratch = Scratch::new();
-        scratch.file("file", 2_000_000);
+        let scratch = Scratch::with_file("file", 2_000_000);
         let mut command = scratch.command("send --interface lo --block 1420 --ticket-file ticket file");
         let sender = scratch.send_by(command.env("TREECAST_OFFLOAD", out));
         let mut command = scratch.receive_command("a", "");
-        finish_well(start(command.env("TREECAST_OFFLOAD", into).arg("@ticket")));
-        finish_well(sender);
+        all_well([start(command.env("TREECAST_OFFLOAD", into).arg("@ticket")), sender]);
         scratch.assert_file("a/file", 2_000_000);
     }
 }
 
 #[test]
 fn events_come_one_a_line_with_bytes_and_counts() {
-    let scratch = Scratch::new();
-    scratch.file("file", 1_000_000);
+    let scratch = Scratch::with_file("file", 1_000_000);
     let sender = scratch.send("--json file");
     let receiver = scratch.receive("a", "--json --name anna");
     let [sent, received] = [sender, receiver].map(finish_well);
@@ -87,12 +84,9 @@ fn events_come_one_a_line_with_bytes_and_counts() {
 
 #[test]
 fn only_what_matches_is_taken() {
-    let scratch = Scratch::new();
-    scratch.file("tree/wanted.iso", 100_000);
-    scratch.file("tree/other.txt", 200_000);
+    let scratch = Scratch::with_files(&[("tree/wanted.iso", 100_000), ("tree/other.txt", 200_000)]);
     let sender = scratch.send("tree");
-    finish_well(scratch.receive("a", "--only *.iso"));
-    finish_well(sender);
+    all_well([scratch.receive("a", "--only *.iso"), sender]);
     assert_eq!(scratch.names("a/tree"), ["wanted.iso"]);
 }
 
@@ -111,8 +105,7 @@ fn who_wants_few_files_has_gone_before_the_others_are_sent() {
     let (picky, all) = (scratch.receive("picky", "--only set/a"), scratch.receive("all", ""));
     finish_well(picky);
     assert!(!scratch.path("all/set/c").exists(), "the other receiver is not done");
-    finish_well(all);
-    finish_well(sender);
+    all_well([all, sender]);
     assert_eq!(scratch.names("picky/set"), ["a"]);
 }
 
@@ -136,8 +129,7 @@ fn what_nobody_wants_is_neither_sent_nor_counted() {
 
 #[test]
 fn what_is_skipped_or_matches_nothing_is_told() {
-    let scratch = Scratch::new();
-    scratch.file("tree/text", 1);
+    let scratch = Scratch::with_file("tree/text", 1);
     assert!(Command::new("mkfifo").arg(scratch.path("tree/pipe")).status().unwrap().success());
     let sender = scratch.send("tree");
     let receiver = scratch.receive("new/folder", "--only *.iso");
@@ -151,8 +143,7 @@ fn what_is_skipped_or_matches_nothing_is_told() {
 
 #[test]
 fn what_cannot_be_sent_is_refused_in_one_line() {
-    let scratch = Scratch::new();
-    scratch.file("file", 1000);
+    let scratch = Scratch::with_file("file", 1000);
     scratch.refuses("send --wait-timeout 1 /dev/null", &["/dev/null", "neither a file nor a folder"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let control = taken.local_addr().unwrap();
@@ -168,8 +159,7 @@ fn what_cannot_be_sent_is_refused_in_one_line() {
 #[test]
 fn a_receiver_that_comes_by_ipv4_is_shown_with_its_plain_address() {
     for args in ["--json", ""] {
-        let scratch = Scratch::new();
-        scratch.file("file", 300_000);
+        let scratch = Scratch::with_file("file", 300_000);
         let sender = scratch.send(format!("{args} file"));
         let mut ticket = scratch.ticket();
         ticket.control = vec![([127, 0, 0, 1], ticket.control[0].port()).into()];
@@ -182,8 +172,7 @@ fn a_receiver_that_comes_by_ipv4_is_shown_with_its_plain_address() {
 #[test]
 fn a_receiver_hears_at_the_port_that_it_names() {
     const LEN: usize = 300_000;
-    let scratch = Scratch::new();
-    scratch.file("file", LEN);
+    let scratch = Scratch::with_file("file", LEN);
     let taken = UdpSocket::bind("[::]:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let sender = scratch.send("--fanout unicast --wait 2 file");
@@ -202,8 +191,7 @@ fn a_receiver_hears_at_the_port_that_it_names() {
 /// A firewall may have one hole for both, and what comes to the group is not taken for what comes to the receiver alone.
 #[test]
 fn a_receiver_hears_a_group_at_the_port_that_it_names() {
-    let scratch = Scratch::new();
-    scratch.file("file", 4_000_000);
+    let scratch = Scratch::with_file("file", 4_000_000);
     let free = UdpSocket::bind("[::]:0").unwrap().local_addr().unwrap().port();
     let sender = scratch.send(format!("--group 239.255.5.92:{free} --fanout auto --rate 20M --json file"));
     finish_well(scratch.receive("a", format!("--port {free}")));
@@ -217,8 +205,7 @@ fn a_port_is_of_no_use_where_all_comes_to_a_group() {
         ("", ["multicast group, at port", "leave out --port"]),
         ("--repair carousel", ["a carousel comes to the port", "leave out --port"]),
     ] {
-        let scratch = Scratch::new();
-        scratch.file("file", 10);
+        let scratch = Scratch::with_file("file", 10);
         let _sender = scratch.send(format!("{more} file"));
         refused(&mut scratch.receive_command("a", "--port 21993 @ticket"), &words);
         assert!(scratch.names("a").is_empty(), "nothing is left");
@@ -289,8 +276,7 @@ fn receive_into_memory(scratch: &Scratch, size: &str, args: &str, then: &str) ->
 
 #[test]
 fn a_full_disk_fails_one_receiver_and_not_the_others() {
-    let scratch = Scratch::new();
-    scratch.file("file", 3_000_000);
+    let scratch = Scratch::with_file("file", 3_000_000);
     let sender = scratch.send("--wait 2 file");
     let tiny = receive_into_memory(&scratch, "1M", "--name tiny --wait-for-space 1", "");
     let other = scratch.receive("a", "");
@@ -417,8 +403,7 @@ fn a_part_of_a_folder_is_sent_as_rsync_would() {
 
 #[test]
 fn ctrl_c_with_discard_leaves_nothing_behind_and_the_sender_knows() {
-    let scratch = Scratch::new();
-    scratch.file("file", 2_000_000);
+    let scratch = Scratch::with_file("file", 2_000_000);
     let sender = scratch.send("--rate 4M --block 1420 --wait 2 file");
     let receiver = scratch.receive("a", "--name quitter --discard");
     let other = scratch.receive("b", "");
@@ -434,8 +419,7 @@ fn ctrl_c_with_discard_leaves_nothing_behind_and_the_sender_knows() {
 /// Stops one of two receivers when some of a file has come to it, and lets it go on when its sender has ended. Returns what the sender
 /// tells of it, and what the receiver says.
 fn stop_one_of_two(option: &str) -> (String, String) {
-    let scratch = Scratch::new();
-    scratch.file("file", 2_000_000);
+    let scratch = Scratch::with_file("file", 2_000_000);
     let sender = scratch.send(format!("--rate 8M --block 1420 --wait 2 {option} file"));
     let stopped = scratch.receive("a", "--name sleeper --reconnect 1");
     let other = scratch.receive("b", "");
@@ -481,8 +465,7 @@ fn feed(scratch: &Scratch, options: &str) -> (Teller, std::process::ChildStdin) 
 
 #[test]
 fn a_feed_is_sent_line_by_line_and_its_end_ends_the_session() {
-    let scratch = Scratch::new();
-    scratch.files(&[("first", 300_000), ("second", 100)]);
+    let scratch = Scratch::with_files(&[("first", 300_000), ("second", 100)]);
     let (mut sender, mut lines) = feed(&scratch, "--at-once 1");
     let receiver = scratch.receive("copies", "");
     writeln!(lines, "first").unwrap();
@@ -505,8 +488,7 @@ fn a_feed_is_sent_line_by_line_and_its_end_ends_the_session() {
 /// Exit code 0 says that everybody has everything.
 #[test]
 fn a_feed_of_which_a_file_is_not_there_names_it_at_the_end_and_does_not_end_well() {
-    let scratch = Scratch::new();
-    scratch.file("file", 100);
+    let scratch = Scratch::with_file("file", 100);
     let mut command = scratch.command("send --interface lo --feed - --ticket-file ticket");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut sender = scratch.with_ticket(&mut command);
@@ -527,8 +509,7 @@ fn leave_no_descriptor(pid: u32) {
 
 #[test]
 fn a_receiver_for_which_there_is_no_descriptor_is_told_of_and_counts() {
-    let scratch = Scratch::new();
-    scratch.file("file", 2_000_000);
+    let scratch = Scratch::with_file("file", 2_000_000);
     let sender = scratch.send("--rate 4M --block 1420 file");
     let first = scratch.receive("a", "");
     scratch.wait_for_part("a");
@@ -545,8 +526,7 @@ fn a_receiver_for_which_there_is_no_descriptor_is_told_of_and_counts() {
 
 #[test]
 fn a_receiver_that_was_waited_for_and_never_came_does_not_have_everything() {
-    let scratch = Scratch::new();
-    scratch.file("file", 100);
+    let scratch = Scratch::with_file("file", 100);
     let sender = scratch.send("--wait 2 --wait-timeout 5 --wait-at-least 1 file");
     finish_well(scratch.receive("a", ""));
     assert_says(&finish_with(3, sender), &["\n1 receiver that the start waited for never came (--wait)\n"]);
@@ -554,8 +534,7 @@ fn a_receiver_that_was_waited_for_and_never_came_does_not_have_everything() {
 
 #[test]
 fn who_comes_late_to_a_feed_is_told_of_as_such() {
-    let scratch = Scratch::new();
-    scratch.files(&[("first", 300_000), ("second", 100)]);
+    let scratch = Scratch::with_files(&[("first", 300_000), ("second", 100)]);
     let (mut sender, mut lines) = feed(&scratch, "");
     let early = scratch.receive("early", "--name early");
     writeln!(lines, "first").unwrap();

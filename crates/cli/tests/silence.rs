@@ -14,9 +14,7 @@ use serde_json::json;
 
 /// A folder with a file.
 fn scratch() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.file("file", 3_000_000);
-    scratch
+    Scratch::with_file("file", 3_000_000)
 }
 
 /// A receiver. The limit is the shortest that can be asked for.
@@ -57,7 +55,7 @@ fn a_sender_that_cannot_be_reached_is_told_of_before_it_is_given_up() {
         let [first, last] = lines[..] else {
             panic!("one while it tries, and one when it has given up: {said}")
         };
-        assert_says(&first, &[" yet (", " s more; "]);
+        assert_says(first, &[" yet (", " s more; "]);
         assert!(first.contains(reason) && last.contains(reason), "{said}");
         sender.end();
     }

@@ -285,8 +285,7 @@ fn who_is_named_gets_it_and_nobody_else() {
         assert_eq!(house.kinds(node), ["started", "not_meant"], "{:?}", house.history(node));
     }
     drop(waiting);
-    let text = finish_well(send("e1"));
-    assert!(text.contains("all of it is at 1 of 1 receiver "), "{text}");
+    assert_says(&finish_well(send("e1")), &["all of it is at 1 of 1 receiver "]);
     for node in ["e2", "e3"] {
         assert!(house.kinds(node).iter().all(|kind| kind == "started" || kind == "not_meant"));
         assert_eq!(house.scratch.names(node), [""; 0], "{node} has got something");

@@ -52,8 +52,7 @@ impl Typed {
 
 #[test]
 fn a_number_and_enter_change_for_how_many_a_sender_waits() {
-    let scratch = Scratch::new();
-    scratch.file("file", 1000);
+    let scratch = Scratch::with_file("file", 1000);
     for orders in [&["\n"][..], &["nonsense\n", "7\n", "1\n"]] {
         _ = fs::remove_file(scratch.path("ticket"));
         let mut sender = Typed::start(&scratch, "send --interface lo --wait 3 --ticket-file ticket file");
@@ -76,8 +75,7 @@ fn a_number_and_enter_change_for_how_many_a_sender_waits() {
 
 #[test]
 fn ctrl_c_keeps_what_came_and_ctrl_c_once_more_removes_it() {
-    let scratch = Scratch::new();
-    scratch.file("file", 4_000_000);
+    let scratch = Scratch::with_file("file", 4_000_000);
     let sender = scratch.send("--rate 4M --block 1420 --wait 2 file");
     let other = scratch.receive("b", "");
     let mut receiver = Typed::start(&scratch, "receive --interface lo --into a @ticket");

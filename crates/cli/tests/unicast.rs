@@ -99,8 +99,7 @@ fn a_server_without_descriptors_waits_until_a_client_has_left() {
 
 #[test]
 fn bad_input_is_one_line_and_leaves_nothing() {
-    let scratch = Scratch::new();
-    scratch.file("file", 10);
+    let scratch = Scratch::with_file("file", 10);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = format!("unicast server tcp file {}", taken.local_addr().unwrap());
     only_refused(&mut scratch.command(taken), &["in use"]);

@@ -132,8 +132,7 @@ fn a_receiver_whose_time_is_up_goes_on_when_it_is_started_again() {
         assert_says(&told, &["s that receiving may take are over"]);
         assert!(!told.contains("told to stop"), "{told}");
         assert_eq!(scratch.parts("a"), 1, "{told}");
-        let told = finish_well(scratch.receive("a", "--keep-existing --name a"));
-        assert_says(&told, &["there from before"]);
+        assert_says(&finish_well(scratch.receive("a", "--keep-existing --name a")), &["there from before"]);
         scratch.assert_file("a/set/z", 9_000_000);
         assert_eq!(scratch.names("a"), ["set"]);
         drop(steady);
@@ -144,8 +143,7 @@ fn a_receiver_whose_time_is_up_goes_on_when_it_is_started_again() {
 #[test]
 fn a_part_file_that_is_altered_before_or_after_its_receiver_comes_again_never_ends_as_verified() {
     for way in SLOW_WAYS {
-        let scratch = Scratch::new();
-        scratch.file("from/file", 9_000_000);
+        let scratch = Scratch::with_file("from/file", 9_000_000);
         let _sender = send_all(&scratch, way);
         let steady = scratch.receive("steady", "");
         finish(scratch.receive("a", "--max-time 3 --name a"));

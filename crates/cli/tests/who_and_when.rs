@@ -12,8 +12,7 @@ use crate::{
 
 #[test]
 fn a_session_starts_at_its_time_and_who_comes_later_catches_up() {
-    let scratch = Scratch::new();
-    scratch.file("file", 600_000);
+    let scratch = Scratch::with_file("file", 600_000);
     let begun = Instant::now();
     let args = "--json --start-at +2s --wait 2 --wait-timeout 1 --wait-at-least 1 --rate 2M file";
     let mut sender = Teller::of(scratch.send(args));
@@ -32,8 +31,7 @@ fn a_session_starts_at_its_time_and_who_comes_later_catches_up() {
 #[test]
 fn a_session_that_waits_starts_when_it_is_told_to() {
     for way in ["signal", "status", "number"] {
-        let scratch = Scratch::new();
-        scratch.file("file", 1000);
+        let scratch = Scratch::with_file("file", 1000);
         fs::create_dir(scratch.path("run")).unwrap();
         let command = |args: &str| {
             let mut command = scratch.command(args);
@@ -69,8 +67,7 @@ fn a_session_that_waits_starts_when_it_is_told_to() {
 
 #[test]
 fn a_session_that_nobody_is_at_tells_when_it_gives_up() {
-    let scratch = Scratch::new();
-    scratch.file("file", 1000);
+    let scratch = Scratch::with_file("file", 1000);
     let words = ["0 of 1 receiver came within 1 s", "--wait-timeout", "`treecast send --resume "];
     scratch.refuses("send --interface lo --wait-timeout 1 file", &words);
     scratch.refuses("send --interface lo --repair local --wait-timeout 1 file", &words[..1]);

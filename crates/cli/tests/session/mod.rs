@@ -33,6 +33,17 @@ impl Scratch {
         Self(folder)
     }
 
+    /// A folder with a file of this name and length.
+    pub fn with_file(name: &str, len: usize) -> Self {
+        Self::with_files(&[(name, len)])
+    }
+
+    pub fn with_files<S: AsRef<str>>(files: &[(S, usize)]) -> Self {
+        let scratch = Self::new();
+        scratch.files(files);
+        scratch
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
