@@ -374,7 +374,9 @@ fn tunnels_are_made_again_closed_and_cleaned() {
         program.next("tunnel_removed");
         program.next("tunnel");
     }
-    // A program that is killed leaves its tunnel.
+    // A program that is killed leaves its tunnel. It tells of a tunnel before it writes down whose that is.
+    let is_kept = || folder.told("state/srms-tunnels.json").contains("server_name");
+    wait_until("the tunnel is written down", is_kept);
     srms.child.end();
     assert_eq!(counts(), (4, 1, 1));
     let clean = || network.prints("rgw", &["mast", "clean", &stub]);
@@ -397,6 +399,7 @@ fn tunnels_are_made_again_closed_and_cleaned() {
     assert!(unreadable.contains("state/srms-tunnels.json, so what it held is lost"), "{unreadable}");
     told.next("tunnel");
     assert_eq!(counts(), (4, 1, 1), "the one that nobody knows is removed");
+    wait_until("the tunnel is written down", is_kept);
     told.child.end();
     clean();
     tms.next("tunnel_removed");

@@ -81,7 +81,8 @@ fn a_tree_goes_through_pipes_to_ten_hosts_that_lose_packets_and_one_is_killed() 
     wait_until("something has come", || scratch.path("part").metadata().is_ok_and(|part| part.len() > 0));
     killed.end();
     for (name, receiver) in names.iter().zip(receivers) {
-        all_well([receiver, run(name, &format!("diff -r --no-dereference tree {name}/tree"))]);
+        finish_well(receiver);
+        finish_well(run(name, &format!("diff -r --no-dereference tree {name}/tree")));
     }
     finish_with(3, sender);
 }
