@@ -8,7 +8,8 @@ use std::{
 
 use crate::{
     child::{PrivateFile, SpawnGuarded},
-    mroute_network::{Network, eventually, treecast},
+    mroute_network::{Network, treecast},
+    session::wait_until,
 };
 use serde_json::Value;
 
@@ -30,7 +31,7 @@ fn beacons_show_each_other_as_json_and_to_prometheus() {
     let second = network.within("b", move || second.spawn_guarded());
 
     let series = "treecast_beacon_loss_ratio{from=\"second\",to=\"first\"} 0\n";
-    eventually("the first beacon has figures of the second", || {
+    wait_until("the first beacon has figures of the second", || {
         network.within("a", page).is_some_and(|page| page.contains(series))
     });
     second.signal(libc::SIGTERM);

@@ -1,18 +1,14 @@
 //! Carousels behind a bridge that snoops: namespaces of this test's own. Needs root.
 
 use std::{
-    fs,
-    io::Read as _,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
+    fs, thread,
     time::{Duration, Instant},
 };
 
 use crate::{
-    child::{Guarded, SpawnGuarded, Teller},
+    child::{Guarded, Teller},
     mroute_network::Network,
-    session::{Scratch, treecast, wait_until},
+    session::{Scratch, assert_says, finish_with},
 };
 
 const HOSTS: [&str; 4] = ["h0", "h1", "h2", "h3"];
@@ -38,39 +34,32 @@ impl Lan {
         Self { network, scratch: Scratch::new() }
     }
 
-    fn spawn(&self, host: usize, command: &mut Command) -> Guarded {
-        self.network.within(HOSTS[host], || command.stdout(Stdio::piped()).spawn_guarded())
+    /// A carousel of the file at host 0, and its ticket.
+    fn send(&self, arguments: &str) -> (Teller, String) {
+        self.send_from(0, "80M", arguments)
     }
 
-    fn file(&self, len: u32) -> PathBuf {
-        let bytes: Vec<u8> = (0..len).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
-        fs::write(self.scratch.path("file"), bytes).unwrap();
-        self.scratch.path("file")
+    fn send_from(&self, host: usize, rate: &str, arguments: &str) -> (Teller, String) {
+        let idle = if arguments.contains("--idle") { "" } else { "--idle 2" };
+        let args = format!(
+            "send --repair carousel --json --interface b --rate {rate} {idle} --wait-timeout 60 {arguments} file"
+        );
+        let mut sender = self.network.tell(HOSTS[host], &mut self.scratch.command(args));
+        let ticket = sender.next("ticket")["ticket"].as_str().unwrap().to_owned();
+        (sender, ticket)
     }
 
-    /// A carousel at host 0 that has announced itself.
-    fn send(&self, arguments: &[&str], file: &Path) -> Teller {
-        self.send_from(0, "80M", arguments, file)
+    fn receive(&self, host: usize, arguments: &str) -> Guarded {
+        let args = format!("receive --json --interface b --into {} {arguments}", HOSTS[host]);
+        self.network.start(HOSTS[host], &mut self.scratch.command(args))
     }
 
-    fn send_from(&self, host: usize, rate: &str, arguments: &[&str], file: &Path) -> Teller {
-        let mut command = treecast();
-        command.args(["send", "--json", "--interface", "b", "--rate", rate]);
-        if !arguments.contains(&"--idle") {
-            command.args(["--idle", "2"]);
-        }
-        command.args(["--wait-timeout", "60"]).args(arguments).arg(file);
-        Teller::of(self.spawn(host, &mut command))
-    }
-
-    fn receive(&self, host: usize, arguments: &[&str]) -> Guarded {
-        let mut command = treecast();
-        command.args(["receive", "--json", "--interface", "b", "--into"]).arg(self.copies(host));
-        self.spawn(host, command.args(arguments))
-    }
-
-    fn copies(&self, host: usize) -> PathBuf {
-        self.scratch.path(&format!("copies{host}"))
+    /// Waits for the end of a receiver, which has the whole file.
+    #[track_caller]
+    fn is_whole(&self, host: usize, receiver: Guarded) {
+        finish_with(0, receiver);
+        let len = self.scratch.path("file").metadata().unwrap().len();
+        self.scratch.assert_file(&format!("{}/file", HOSTS[host]), len as usize);
     }
 
     /// Bytes that a host's interface has received.
@@ -80,12 +69,6 @@ impl Lan {
             interfaces.unwrap().lines().find_map(|line| line.trim().strip_prefix("b:").map(str::to_owned));
         line.unwrap().split_whitespace().next().unwrap().parse().unwrap()
     }
-}
-
-fn assert_whole(child: Guarded, file: &Path, copy: &Path) {
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(fs::read(file).unwrap() == fs::read(copy).unwrap(), "{}", copy.display());
 }
 
 /// Makes tests of the same with MLD and with IGMP, each with a group of its own.
@@ -115,23 +98,20 @@ by_both_protocols! {
 /// do not listen are left alone, and the end comes when all have left.
 fn listeners_make_the_carousel_turn(group: &str) {
     let lan = Lan::new(4);
-    let file = lan.file(6_000_000);
+    lan.scratch.file("file", 6_000_000);
     // Long enough for the next receiver to start on a busy machine.
-    let mut sender = lan.send(&["--repair", "carousel", "--group", group, "--idle", "8"], &file);
-    let ticket = sender.next("ticket")["ticket"].as_str().unwrap().to_owned();
+    let (mut sender, ticket) = lan.send(&format!("--group {group} --idle 8"));
     thread::sleep(Duration::from_secs(2));
     assert!(lan.received_bytes(1) < 100_000, "nobody has joined yet");
 
-    let first = lan.receive(1, &[&ticket]);
+    let first = lan.receive(1, &ticket);
     sender.next("started");
     thread::sleep(Duration::from_millis(250));
-    let second = lan.receive(2, &[&ticket]);
-    assert_whole(first, &file, &lan.copies(1).join("file"));
-    assert_whole(second, &file, &lan.copies(2).join("file"));
+    let second = lan.receive(2, &ticket);
+    lan.is_whole(1, first);
+    lan.is_whole(2, second);
     assert!(lan.received_bytes(3) < 100_000, "a host that has not joined hears nothing");
-    let choosy = lan.receive(2, &["--only", "*.iso", &ticket]).wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&choosy.stdout);
-    assert!(choosy.status.code() == Some(1) && said.contains("\"not_wanted\":1"), "{said}");
+    assert_says(&finish_with(1, lan.receive(2, &format!("--only *.iso {ticket}"))), &["\"not_wanted\":1"]);
 
     sender.next("paused");
     let done = sender.next("done");
@@ -143,19 +123,16 @@ fn listeners_make_the_carousel_turn(group: &str) {
 /// which neither has joined. By its own timers alone it would send for 45 s more.
 fn all_senders_pause_when_the_last_listener_leaves(group: &str) {
     let lan = Lan::new(3);
-    let file = lan.file(2_000_000);
-    let session = lan.scratch.path("session");
-    let arguments = ["--repair", "carousel", "--group", group, "--session", session.to_str().unwrap()];
-    let mut other = lan.send_from(1, "4M", &arguments, &file);
-    let ticket = other.next("ticket")["ticket"].as_str().unwrap().to_owned();
-    let mut querier = lan.send_from(0, "4M", &arguments, &file);
-    querier.next("ticket");
+    lan.scratch.file("file", 2_000_000);
+    let arguments = format!("--group {group} --session session");
+    let (mut other, ticket) = lan.send_from(1, "4M", &arguments);
+    let (mut querier, _) = lan.send_from(0, "4M", &arguments);
     // Its first question has made it the querier.
     thread::sleep(Duration::from_secs(1));
-    let receiver = lan.receive(2, &[&ticket]);
+    let receiver = lan.receive(2, &ticket);
     other.next("started");
     querier.next("started");
-    assert_whole(receiver, &file, &lan.copies(2).join("file"));
+    lan.is_whole(2, receiver);
     let left = Instant::now();
     querier.next("paused");
     other.next("paused");
@@ -168,15 +145,16 @@ fn all_senders_pause_when_the_last_listener_leaves(group: &str) {
 fn sending_stops_when_the_last_listener_leaves(group: &str, bridge: &str) {
     const RATE: u64 = 10_000_000;
     let lan = Lan::on_bridge(3, bridge);
-    let file = lan.file(4_000_000);
-    let mut sender = lan.send(&["--repair", "carousel", "--group", group], &file);
-    let ticket = sender.next("ticket")["ticket"].as_str().unwrap().to_owned();
-    // A switch that is the querier has asked by then.
-    thread::sleep(Duration::from_secs(4));
-    let receivers = [1, 2].map(|host| lan.receive(host, &[&ticket]));
+    lan.scratch.file("file", 4_000_000);
+    let (mut sender, ticket) = lan.send(&format!("--group {group}"));
+    if !bridge.is_empty() {
+        // A switch that is the querier has asked by then.
+        thread::sleep(Duration::from_secs(4));
+    }
+    let receivers = [1, 2].map(|host| lan.receive(host, &ticket));
     sender.next("started");
     for (host, receiver) in [1, 2].into_iter().zip(receivers) {
-        assert_whole(receiver, &file, &lan.copies(host).join("file"));
+        lan.is_whole(host, receiver);
     }
     let sent: Vec<_> = sender.pending().iter().filter_map(|event| event["sent_bytes"].as_u64()).collect();
     sender.next("paused");
@@ -192,12 +170,11 @@ const QUERIER: &str = " mcast_querier 1 mcast_query_use_ifaddr 1 mcast_igmp_vers
 fn listeners_of_the_older_version_are_heard(group: &str, setting: (&str, &str)) {
     let lan = Lan::new(2);
     lan.network.within(HOSTS[1], || fs::write(format!("/proc/sys/net/{}", setting.0), setting.1).unwrap());
-    let file = lan.file(2_000_000);
-    let mut sender = lan.send(&["--repair", "carousel", "--group", group], &file);
-    let ticket = sender.next("ticket")["ticket"].as_str().unwrap().to_owned();
-    let receiver = lan.receive(1, &[&ticket]);
+    lan.scratch.file("file", 2_000_000);
+    let (mut sender, ticket) = lan.send(&format!("--group {group}"));
+    let receiver = lan.receive(1, &ticket);
     sender.next("started");
-    assert_whole(receiver, &file, &lan.copies(1).join("file"));
+    lan.is_whole(1, receiver);
     sender.next("paused");
 }
 
@@ -206,18 +183,16 @@ fn listeners_of_the_older_version_are_heard(group: &str, setting: (&str, &str)) 
 #[test]
 fn a_sender_may_change_its_link_local_address() {
     let lan = Lan::new(3);
-    let file = lan.file(4_000_000);
-    let arguments = ["--repair", "carousel", "--group", "ff15::7:4"];
-    let mut sender = lan.send_from(0, "4M", &arguments, &file);
-    let ticket = sender.next("ticket")["ticket"].as_str().unwrap().to_owned();
-    let mut leaves = lan.receive(1, &[&ticket]);
-    let stays = lan.receive(2, &[&ticket]);
+    lan.scratch.file("file", 4_000_000);
+    let (mut sender, ticket) = lan.send_from(0, "4M", "--group ff15::7:4");
+    let mut leaves = lan.receive(1, &ticket);
+    let stays = lan.receive(2, &ticket);
     sender.next("started");
     lan.network.configure(HOSTS[0], "addr flush dev b scope link\naddr add fe80::77/64 dev b nodad\n");
     thread::sleep(Duration::from_secs(1));
     leaves.signal(libc::SIGINT);
     leaves.wait().unwrap();
-    assert_whole(stays, &file, &lan.copies(2).join("file"));
+    lan.is_whole(2, stays);
     sender.next("paused");
 }
 
@@ -230,34 +205,29 @@ fn listeners_are_waited_for_on_an_interface_without_link_layer_addresses() {
         let addresses = addresses.map(|address| format!("addr add {address} dev tun0\n")).concat();
         let tun = "tuntap add tun0 mode tun\nlink set tun0 up\n";
         lan.network.configure(HOSTS[0], &format!("{tun}{addresses}"));
-        let mut command = treecast();
-        command.args(["send", "--repair", "carousel", "--interface", "tun0", "--wait-timeout", "1"]);
-        command.args(["--group", group]).arg(lan.file(1_000)).stderr(Stdio::piped());
-        let mut child = lan.spawn(0, &mut command);
-        wait_until("it gives up", || child.try_wait().unwrap().is_some());
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(said.contains("nobody"), "{said}");
+        lan.scratch.file("file", 1_000);
+        let args = format!("send --repair carousel --interface tun0 --wait-timeout 1 --group {group} file");
+        assert_says(
+            &finish_with(1, lan.network.start(HOSTS[0], &mut lan.scratch.command(args))),
+            &["nobody"],
+        );
     }
 }
 
 /// Before, it sent as fast as its link took it, and did not say why it ended.
 #[test]
 fn without_a_rate_a_carousel_sends_what_a_lan_bears_and_says_why_it_ends() {
-    let scratch = Scratch::new();
-    let file = scratch.file("file", 2_000_000);
+    let scratch = Scratch::with_file("file", 2_000_000);
     let started = Instant::now();
-    let mut command = treecast();
-    command.args(["send", "--repair", "carousel", "--interface", "lo", "--loops", "2"]).arg(&file);
-    let output = command.output().unwrap();
+    let send = "send --repair carousel --interface lo --loops 2 file";
+    let output = scratch.command(send).output().unwrap();
     // Two loops of 2 MB at 50 Mbit/s take 0.64 s.
     assert!(started.elapsed() >= Duration::from_millis(600), "{:?}", started.elapsed());
-    let (told, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(said.contains("no --rate: sending at 50.0 Mbit/s"), "{said}");
+    let [told, said] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert_says(&said, &["no --rate: sending at 50.0 Mbit/s"]);
     assert_eq!(told.lines().last(), Some("ended: all loops are done (--loops)"), "{told}");
-    let output = command.args(["--json", "--rate", "1G"]).output().unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.contains(r#""carousel_end":"loops_done""#), "{told}");
+    let output = scratch.command(format!("{send} --json --rate 1G")).output().unwrap();
+    assert_says(&String::from_utf8(output.stdout).unwrap(), &[r#""carousel_end":"loops_done""#]);
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -266,25 +236,22 @@ fn without_a_rate_a_carousel_sends_what_a_lan_bears_and_says_why_it_ends() {
 #[test]
 fn several_senders_are_one_carousel_and_come_and_go() {
     let lan = Lan::new(4);
-    let file = lan.file(6_000_000);
-    let session = lan.scratch.path("session");
-    let session = ["--repair", "carousel", "--session", session.to_str().unwrap()];
-    let mut first = lan.send_from(0, "12M", &session, &file);
-    let ticket = first.next("ticket")["ticket"].as_str().unwrap().to_owned();
-    let receivers = [2, 3].map(|host| lan.receive(host, &[&ticket]));
+    lan.scratch.file("file", 6_000_000);
+    let (mut first, ticket) = lan.send_from(0, "12M", "--session session");
+    let receivers = [2, 3].map(|host| lan.receive(host, &ticket));
     first.next("started");
     thread::sleep(Duration::from_millis(700));
-    let mut second = lan.send_from(1, "12M", &session, &file);
-    assert_eq!(second.next("ticket")["ticket"], ticket.as_str());
+    let (mut second, again) = lan.send_from(1, "12M", "--session session");
+    assert_eq!(again, ticket);
     second.next("started");
     first.child.signal(libc::SIGINT);
     first.next("done");
     thread::sleep(Duration::from_millis(400));
-    let mut first = lan.send_from(0, "12M", &session, &file);
+    let (mut first, _) = lan.send_from(0, "12M", "--session session");
     first.next("started");
     second.child.kill().unwrap();
     for (host, receiver) in [2, 3].into_iter().zip(receivers) {
-        assert_whole(receiver, &file, &lan.copies(host).join("file"));
+        lan.is_whole(host, receiver);
     }
     first.next("done");
 }
@@ -293,16 +260,15 @@ fn several_senders_are_one_carousel_and_come_and_go() {
 #[test]
 fn the_iot_updaters_dialect_needs_no_ticket() {
     for hash in ["blake2b", "blake3"] {
-        one_file_in_frames(hash);
+        let lan = Lan::new(2);
+        lan.scratch.file("file", 2_000_000);
+        let dialect = "--dialect iotup --group ff1e::42";
+        let send = "send --json --interface b --rate 80M --idle 2 --wait-timeout 60";
+        let args = format!("{send} {dialect} --hash {hash} file");
+        let mut sender = lan.network.tell(HOSTS[0], &mut lan.scratch.command(args));
+        assert_eq!(sender.next("ready")["group"], "[ff1e::42]:4242");
+        finish_with(0, lan.receive(1, &format!("{dialect} image")));
+        lan.scratch.assert_file("h1/image", 2_000_000);
+        sender.next("done");
     }
-}
-
-fn one_file_in_frames(hash: &str) {
-    let lan = Lan::new(2);
-    let file = lan.file(2_000_000);
-    let mut sender = lan.send(&["--dialect", "iotup", "--hash", hash, "--group", "ff1e::42"], &file);
-    assert_eq!(sender.next("ready")["group"], "[ff1e::42]:4242");
-    let receiver = lan.receive(1, &["--dialect", "iotup", "--group", "ff1e::42", "image"]);
-    assert_whole(receiver, &file, &lan.copies(1).join("image"));
-    sender.next("done");
 }

@@ -1,13 +1,10 @@
 //! Every fanout with every repair, in one small network that loses a tenth of what the sender sends. Needs root.
 
-use std::{
-    process::{Command, Stdio},
-    thread,
-};
+use std::{process::Stdio, thread};
 
 use crate::{
     mroute_network::{Network, TENTH},
-    session::{Guarded, Scratch, contents, finish, path, start, treecast, wait_until},
+    session::{Scratch, contents, finish, wait_until},
 };
 
 const LEN: usize = 300_000;
@@ -15,12 +12,12 @@ const LEN: usize = 300_000;
 const FANOUTS: [&str; 5] = ["multicast", "mead", "xcast", "unicast", "auto"];
 
 /// Each repair's name, and its options.
-const REPAIRS: [(&str, &[&str]); 5] = [
-    ("nack", &["--repair", "nack", "--fec", "none"]),
-    ("after", &["--repair", "after"]),
-    ("carousel", &["--repair", "carousel"]),
-    ("none", &["--repair", "none"]),
-    ("nack-fec", &["--repair", "nack", "--fec", "auto"]),
+const REPAIRS: [(&str, &str); 5] = [
+    ("nack", "--repair nack --fec none"),
+    ("after", "--repair after"),
+    ("carousel", "--repair carousel"),
+    ("none", "--repair none"),
+    ("nack-fec", "--repair nack --fec auto"),
 ];
 
 /// The receivers' nodes and addresses.
@@ -42,37 +39,35 @@ fn every_fanout_carries_every_repair() {
     let (network, scratch) = (network(), Scratch::new());
     let _multicast = network.router("r", &[]);
     let _lists = network.daemon("r", &["router", "run", "--all"], Stdio::inherit());
-    let file = scratch.file("file", LEN);
+    scratch.file("file", LEN);
     for fanout in FANOUTS {
         thread::scope(|scope| {
+            let (network, scratch) = (&network, &scratch);
             let cells = REPAIRS.map(|(repair, options)| {
-                let cell = || run_cell(&network, &scratch, fanout, repair, options, path(&file));
-                scope.spawn(cell)
+                scope.spawn(move || run_cell(network, scratch, fanout, repair, options))
             });
             cells.into_iter().for_each(|cell| cell.join().expect("the cell is right"));
         });
     }
 }
 
-fn run_cell(network: &Network, scratch: &Scratch, fanout: &str, repair: &str, options: &[&str], file: &str) {
+fn run_cell(network: &Network, scratch: &Scratch, fanout: &str, repair: &str, options: &str) {
     let cell = format!("{fanout}-{repair}");
     let is_carousel = repair == "carousel";
-    let ticket = scratch.path(&format!("{cell}/ticket"));
     std::fs::create_dir_all(scratch.path(&cell)).expect("the folder can be made");
-    let mut command = treecast();
-    command.args(["send", "--interface", "r", "--rate", "20M", "--fanout", fanout]).args(options);
-    match (is_carousel, fanout) {
-        (false, _) => _ = command.args(["--wait", "2"]),
-        (true, "multicast") => {}
-        (true, _) => _ = command.args(["--receivers", &RECEIVERS.map(|(_, address)| address).join(",")]),
-    }
-    let sender = within(network, "s", command.arg("--ticket-file").arg(&ticket).arg(file));
-    wait_until("the ticket is written", || ticket.exists());
+    let whom = match (is_carousel, fanout) {
+        (false, _) => "--wait 2".to_owned(),
+        (true, "multicast") => String::new(),
+        (true, _) => format!("--receivers {}", RECEIVERS.map(|(_, address)| address).join(",")),
+    };
+    let command = format!(
+        "send --interface r --rate 20M --fanout {fanout} {options} {whom} --ticket-file {cell}/ticket file"
+    );
+    let sender = network.start("s", &mut scratch.command(command));
+    wait_until("the ticket is written", || scratch.path(&format!("{cell}/ticket")).exists());
     let receivers = RECEIVERS.map(|(node, _)| {
-        let mut command = treecast();
-        command.args(["receive", "--interface", "b", "--name", node, "--into"]);
-        command.arg(scratch.path(&format!("{cell}/{node}"))).arg(format!("@{}", path(&ticket)));
-        within(network, node, &mut command)
+        let command = format!("receive --interface b --name {node} --into {cell}/{node} @{cell}/ticket");
+        network.start(node, &mut scratch.command(command))
     });
     // A way that is tried brings a second copy of each packet, and so nearly all of them.
     let has_one_copy = ["multicast", "unicast"].contains(&fanout);
@@ -94,8 +89,4 @@ fn run_cell(network: &Network, scratch: &Scratch, fanout: &str, repair: &str, op
     }
     let (code, said) = finish(sender);
     assert_eq!(code, Some(if lacks_some { 3 } else { 0 }), "{cell}: {said}");
-}
-
-fn within(network: &Network, node: &str, command: &mut Command) -> Guarded {
-    network.within(node, move || start(command))
 }

@@ -67,6 +67,7 @@ mod session;
 mod setup;
 mod silence;
 mod sim_run;
+mod site;
 mod sizes;
 mod slower_lists;
 mod sources;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::session::{Scratch, SpawnGuarded, contents, finish_well, refused, treecast, wait_until};
+use crate::session::{Scratch, SpawnGuarded, all_well, contents, finish_well};
 
 const MIB: usize = 1 << 20;
 
@@ -23,24 +23,21 @@ fn mixed() -> Vec<u8> {
 #[ignore = "it takes long: `make test-all` runs it"]
 fn a_compressed_file_takes_the_time_of_what_is_sent_with_every_repair() {
     // 20 MiB take 42 s at 4 Mbit/s.
-    let repairs = [
-        &["--rate", "4M"][..],
-        &["--rate", "100M", "--fec", "20%"],
-        &["--rate", "100M", "--plain", "--repair", "after"],
-        &["--rate", "100M", "--repair", "carousel"],
-        &["--rate", "100M", "--fanout", "unicast"],
-    ];
-    for how in repairs {
+    for how in [
+        "--rate 4M",
+        "--rate 100M --fec 20%",
+        "--rate 100M --plain --repair after",
+        "--rate 100M --repair carousel",
+        "--rate 100M --fanout unicast",
+    ] {
         let scratch = Scratch::new();
         let (content, other) = (mixed(), contents(70_000));
         fs::write(scratch.path("mixed"), &content).unwrap();
         fs::write(scratch.path("other"), &other).unwrap();
         let began = Instant::now();
-        let paths = [scratch.arg("mixed"), scratch.arg("other")];
-        let options = ["--compress", "zstd:5", &paths[0], &paths[1]];
-        let mut sender = scratch.send(&[how, &options].concat());
-        finish_well(scratch.receive("copy", &[]));
-        if how.contains(&"carousel") {
+        let mut sender = scratch.send(format!("{how} --compress zstd:5 mixed other"));
+        finish_well(scratch.receive("copy", ""));
+        if how.contains("carousel") {
             sender.end();
         } else {
             finish_well(sender);
@@ -55,33 +52,13 @@ fn a_compressed_file_takes_the_time_of_what_is_sent_with_every_repair() {
 fn a_stream_is_compressed_piece_by_piece() {
     let scratch = Scratch::new();
     let content = mixed();
-    let mut command = treecast();
-    command.args(["send", "-", "--interface", "lo", "--compress", "zstd", "--ticket-file"]);
-    command.arg(scratch.path("ticket"));
-    let mut sender =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded();
-    wait_until("the ticket is written", || scratch.path("ticket").exists());
-    let mut command = treecast();
-    command.args(["receive", "--stdout", "--interface", "lo"]).arg(format!("@{}", scratch.arg("ticket")));
+    let mut command = scratch.command("send - --interface lo --compress zstd --ticket-file ticket");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut sender = scratch.with_ticket(&mut command);
+    let mut command = scratch.command("receive --stdout --interface lo @ticket");
     command.stdin(Stdio::null()).stdout(File::create(scratch.path("out")).unwrap()).stderr(Stdio::piped());
     let receiver = command.spawn_guarded();
-    let mut input = sender.stdin.take().unwrap();
-    input.write_all(&content).unwrap();
-    drop(input);
-    finish_well(receiver);
-    finish_well(sender);
+    sender.stdin.take().unwrap().write_all(&content).unwrap();
+    all_well([receiver, sender]);
     assert!(fs::read(scratch.path("out")).unwrap() == content);
-}
-
-#[test]
-fn what_takes_no_compressed_files_refuses_it() {
-    let scratch = Scratch::new();
-    let file = scratch.file("file", 10);
-    for how in
-        [&["--repair", "local"][..], &["--dialect", "iotup", "--repair", "carousel", "--group", "ff15::77"]]
-    {
-        let mut command = treecast();
-        command.args(["send", "--interface", "lo", "--compress", "zstd"]).args(how).arg(&file);
-        refused(&mut command, &["--compress"]);
-    }
 }

@@ -7,13 +7,14 @@ use std::{
     process::Command,
 };
 
+use crate::sources::workspace;
 use serde_json::Value;
 
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 #[test]
 fn every_dependency_has_an_allowed_licence_and_comes_from_the_registry() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = workspace();
     let rules: toml::Table =
         std::fs::read_to_string(root.join("deny.toml")).unwrap().parse().expect("deny.toml is TOML");
     let allowed: BTreeSet<&str> =

@@ -9,19 +9,19 @@ use std::{
 };
 
 use crate::session::{
-    self, Guarded, Scratch, contents, finish_well, finish_with, refused, start, treecast, wait_until,
+    Guarded, Scratch, all_well, assert_says, contents, finish, finish_well, finish_with, start,
 };
 
 const MIB: usize = 1 << 20;
 
 /// A loop device over a file of a scratch folder. It goes when this is dropped.
-struct Loop {
-    device: String,
+pub struct Loop {
+    pub device: String,
     image: PathBuf,
 }
 
 impl Loop {
-    fn new(image: PathBuf) -> Self {
+    pub fn new(image: PathBuf) -> Self {
         let output = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         Self { device: String::from_utf8(output.stdout).unwrap().trim().to_owned(), image }
@@ -35,7 +35,7 @@ impl Loop {
     }
 
     /// What is on it, as a reader of the device sees it.
-    fn content(&self) -> Vec<u8> {
+    pub fn content(&self) -> Vec<u8> {
         fs::read(&self.device).unwrap()
     }
 }
@@ -57,7 +57,7 @@ fn image(len: usize) -> Vec<u8> {
 }
 
 /// A file with this content and holes.
-fn sparse_file(path: &Path, content: &[u8]) {
+pub fn sparse_file(path: &Path, content: &[u8]) {
     let file = File::create(path).unwrap();
     file.set_len(content.len() as u64).unwrap();
     for (at, piece) in (0..).step_by(4096).zip(content.chunks(4096)) {
@@ -72,10 +72,8 @@ fn allocated(path: &Path) -> u64 {
 }
 
 /// A receiver that writes to `to`.
-fn receive_to(scratch: &Scratch, to: &str, args: &[&str]) -> Guarded {
-    let mut command = treecast();
-    command.args(["receive", "--interface", "lo", "--to", to]).args(args);
-    start(command.arg(format!("@{}", scratch.path("ticket").display())))
+fn receive_to(scratch: &Scratch, to: &str, args: &str) -> Guarded {
+    start(&mut scratch.command(format!("receive --interface lo --to {to} {args} @ticket")))
 }
 
 #[test]
@@ -87,12 +85,12 @@ fn a_device_is_sent_to_devices_in_the_time_of_what_is_not_zero() {
     let targets = ["a", "b"].map(|name| Loop::filled(&scratch, name, 49 * MIB));
     let began = Instant::now();
     // All of it would take 40 s.
-    let sender = scratch.send(&["--wait", "2", "--rate", "10M", &source.device]);
+    let sender = scratch.send(format!("--wait 2 --rate 10M {}", source.device));
     let receivers = [
-        receive_to(&scratch, &targets[0].device, &[]),
-        receive_to(&scratch, &targets[1].device, &["--read-back"]),
+        receive_to(&scratch, &targets[0].device, ""),
+        receive_to(&scratch, &targets[1].device, "--read-back"),
     ];
-    receivers.into_iter().for_each(|receiver| drop(finish_well(receiver)));
+    all_well(receivers);
     finish_well(sender);
     assert!(began.elapsed() < Duration::from_secs(35), "{:?}", began.elapsed());
     for target in targets {
@@ -110,58 +108,49 @@ fn a_device_is_sent_to_devices_in_the_time_of_what_is_not_zero() {
 #[test]
 #[ignore = "it takes long: `make test-all` runs it"]
 fn a_sparse_file_stays_sparse_with_every_repair_and_for_who_comes_late() {
-    for how in [&["--repair", "nack"][..], &["--plain"], &["--repair", "local"]] {
+    for how in ["--repair nack", "--plain", "--repair local"] {
         let scratch = Scratch::new();
         let expected = image(24 * MIB);
         sparse_file(&scratch.path("disk"), &expected);
-        let sender =
-            scratch.send(&[how, &["--rate", "20M", "--wait-timeout", "20", &scratch.arg("disk")]].concat());
-        let first = scratch.receive("first", &[]);
-        wait_until("the first receiver has begun", || scratch.parts("first") > 0);
-        let late = scratch.receive("late", &[]);
-        finish_well(first);
-        finish_well(late);
-        finish_well(sender);
+        let sender = scratch.send(format!("{how} --rate 20M --wait-timeout 20 disk"));
+        let first = scratch.receive("first", "");
+        scratch.wait_for_part("first");
+        let late = scratch.receive("late", "");
+        all_well([first, late, sender]);
         for name in ["first", "late"] {
             let copy = scratch.path(name).join("disk");
-            assert!(fs::read(&copy).unwrap() == expected, "{how:?} {name}");
-            assert!(allocated(&copy) < 2 * MIB as u64, "{how:?} {name}: {}", allocated(&copy));
+            assert!(fs::read(&copy).unwrap() == expected, "{how} {name}");
+            assert!(allocated(&copy) < 2 * MIB as u64, "{how} {name}: {}", allocated(&copy));
         }
     }
 }
 
 #[test]
 fn a_carousel_says_what_is_zero_in_each_loop() {
-    for how in [&[][..], &["--plain"], &["--fec", "auto"]] {
+    for how in ["", "--plain", "--fec auto"] {
         let scratch = Scratch::new();
         let expected = image(24 * MIB);
         sparse_file(&scratch.path("disk"), &expected);
-        let mut sender =
-            scratch.send(&[how, &["--repair", "carousel", "--rate", "40M", &scratch.arg("disk")]].concat());
-        finish_well(scratch.receive("copy", &[]));
-        sender.end();
+        let _sender = scratch.send(format!("{how} --repair carousel --rate 40M disk"));
+        finish_well(scratch.receive("copy", ""));
         let copy = scratch.path("copy").join("disk");
-        assert!(fs::read(&copy).unwrap() == expected, "{how:?}");
-        assert!(allocated(&copy) < 2 * MIB as u64, "{how:?}: {}", allocated(&copy));
+        assert!(fs::read(&copy).unwrap() == expected, "{how}");
+        assert!(allocated(&copy) < 2 * MIB as u64, "{how}: {}", allocated(&copy));
     }
 }
 
 #[test]
 fn one_file_gets_a_path_and_a_second_one_is_refused() {
-    let scratch = Scratch::new();
-    let (large, small) = (scratch.file("large", 3 * MIB), scratch.file("small", 1000));
-    for file in [&large, &small] {
+    let scratch = Scratch::with_files(&[("large", 3 * MIB), ("small", 1000)]);
+    for (file, len) in [("large", 3 * MIB), ("small", 1000)] {
         fs::write(scratch.path("old"), "it is replaced").unwrap();
-        let sender = scratch.send(&[session::path(file)]);
-        finish_well(receive_to(&scratch, &scratch.arg("old"), &["--exec", "cp {} {}.copy"]));
-        finish_well(sender);
+        let sender = scratch.send([file]);
+        all_well([receive_to(&scratch, "old", "--exec 'cp {} {}.copy'"), sender]);
         fs::remove_file(scratch.path("ticket")).unwrap();
-        assert!(fs::read(scratch.path("old")).unwrap() == fs::read(file).unwrap());
-        assert!(fs::read(scratch.path("old.copy")).unwrap() == fs::read(file).unwrap());
+        ["old", "old.copy"].iter().for_each(|copy| scratch.assert_file(copy, len));
     }
-    let sender = scratch.send(&[session::path(&large), session::path(&small)]);
-    let line = finish_with(1, receive_to(&scratch, &scratch.arg("new"), &[]));
-    assert!(line.contains("--to takes one") && line.contains("--only"), "{line}");
+    let sender = scratch.send("large small");
+    assert_says(&finish_with(1, receive_to(&scratch, "new", "")), &["--to takes one", "--only"]);
     drop(sender);
     assert!(scratch.names("").iter().all(|name| !name.starts_with(".treecast")), "nothing is left behind");
 }
@@ -170,14 +159,12 @@ fn one_file_gets_a_path_and_a_second_one_is_refused() {
 fn a_small_file_goes_to_a_device_and_two_do_not() {
     let scratch = Scratch::new();
     let target = Loop::filled(&scratch, "target", MIB);
-    let (file, other) = (scratch.file("file", 5000), scratch.file("other", 90_000));
-    let sender = scratch.send(&[session::path(&file)]);
-    finish_well(receive_to(&scratch, &target.device, &["--read-back"]));
-    finish_well(sender);
+    scratch.files(&[("file", 5000), ("other", 90_000)]);
+    let sender = scratch.send("file");
+    all_well([receive_to(&scratch, &target.device, "--read-back"), sender]);
     assert!(target.content()[..5000] == contents(5000) && target.content()[5000] == 0xff);
-    let sender = scratch.send_anew(&[session::path(&file), session::path(&other)]);
-    let (_, line) = session::finish(receive_to(&scratch, &target.device, &[]));
-    assert!(line.contains("takes one"), "{line}");
+    let sender = scratch.send_anew("file other");
+    assert_says(&finish(receive_to(&scratch, &target.device, "")).1, &["takes one"]);
     drop(sender);
 }
 
@@ -186,16 +173,15 @@ fn a_device_that_is_too_small_or_in_use_is_refused_in_one_line() {
     let scratch = Scratch::new();
     let target = Loop::filled(&scratch, "target", 2 * MIB);
     let before = target.content();
-    let sender = scratch.send(&[session::path(&scratch.file("file", 2 * MIB + 1))]);
-    let line = finish_with(3, receive_to(&scratch, &target.device, &[]));
+    scratch.file("file", 2 * MIB + 1);
+    let sender = scratch.send("file");
+    let line = finish_with(3, receive_to(&scratch, &target.device, ""));
     assert!(line.contains(&format!("{} has 2.0 MiB, and file needs 1 B more", target.device)), "{line}");
     finish_with(3, sender);
     assert!(target.content() == before, "nothing is written");
 
-    let ticket = format!("@{}", scratch.path("ticket").display());
     let refused_to = |to: &str, words: &[&str]| {
-        let mut command = treecast();
-        refused(command.args(["receive", "--interface", "lo", "--to", to, &ticket]), words);
+        scratch.refuses(format!("receive --interface lo --to {to} @ticket"), words);
     };
     // It is another device's backing.
     let outer = Loop::new(PathBuf::from(&target.device));
@@ -211,24 +197,21 @@ fn a_device_that_is_too_small_or_in_use_is_refused_in_one_line() {
     // Not itself, but what is made of it.
     let outer = Loop::new(PathBuf::from(&mounted.device));
     mount(&[&outer.device, &at]);
-    refused(
-        treecast().args(["send", "--interface", "lo", &mounted.device]),
-        &[&outer.device, "mounted at", "read-only"],
-    );
+    scratch
+        .refuses(["send", "--interface", "lo", &mounted.device], &[&outer.device, "mounted at", "read-only"]);
     assert!(Command::new("umount").arg(&at).status().unwrap().success());
     drop(outer);
     mount(&[&mounted.device, &at]);
     refused_to(&mounted.device, &[&mounted.device, "is mounted at", &at]);
     // Nor is it sent while it changes.
-    refused(
-        treecast().args(["send", "--interface", "lo", &mounted.device]),
+    scratch.refuses(
+        ["send", "--interface", "lo", &mounted.device],
         &[&mounted.device, "mounted at", "read-only"],
     );
     mount(&["-o", "remount,ro", &at]);
     let content = mounted.content();
-    let sender = scratch.send_anew(&[&mounted.device]);
-    finish_well(scratch.receive("copy", &[]));
-    finish_well(sender);
+    let sender = scratch.send_anew([&mounted.device]);
+    all_well([scratch.receive("copy", ""), sender]);
     assert!(Command::new("umount").arg(&at).status().unwrap().success());
     let name = Path::new(&mounted.device).file_name().unwrap();
     assert!(fs::read(scratch.path("copy").join(name)).unwrap() == content);

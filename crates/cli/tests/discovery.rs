@@ -4,16 +4,13 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     net::UdpSocket,
-    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use crate::{
-    child::{Guarded, SpawnGuarded, Teller},
+    child::Guarded,
     mroute_network::Network,
-    session::{
-        Scratch, contents, finish_well, finish_with, last_event, path, refused, start, treecast, wait_until,
-    },
+    session::{Scratch, assert_says, finish_well, finish_with, last_event, stop, treecast, wait_until},
 };
 use treecast_driver::security::Identity;
 use treecast_host::{clock::since_1970, interface::Interface, option::ToGroups};
@@ -32,58 +29,38 @@ fn lan() -> Network {
     network
 }
 
-fn started(network: &Network, node: &str, command: &mut Command) -> Guarded {
-    network.within(node, || start(command))
-}
-
-/// A program whose events are read.
-fn told(network: &Network, node: &str, command: &mut Command) -> Teller {
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    Teller::of(network.within(node, || command.spawn_guarded()))
-}
-
-fn key(scratch: &Scratch, name: &str) -> String {
-    let file = scratch.path(name);
-    if !file.exists() {
-        finish_well(start(treecast().args(["keys", "new"]).arg(&file)));
-    }
-    path(&file).to_owned()
-}
-
 #[test]
 fn an_announced_session_is_found_on_its_network_and_taken_back_at_its_end() {
     let (network, scratch) = (lan(), Scratch::new());
-    let (file, key) = (scratch.file("image", 300_000), key(&scratch, "key.pem"));
-    let args = ["--json", "--announce", "--key", &key, "--wait", "1", path(&file)];
+    scratch.file("image", 300_000);
+    scratch.run("keys new ./key.pem");
     // It listens before anybody announces.
-    let mut early = told(&network, "e2", treecast().args(["discover", "--json", "--time", "60"]));
-    let mut sender = told(&network, "s", treecast().arg("send").args(args));
+    let mut early = network.tell("e2", treecast().args(["discover", "--json", "--time", "60"]));
+    let send = "send --json --announce --key ./key.pem --wait 1 image";
+    let mut sender = network.tell("s", &mut scratch.command(send));
     let ticket = sender.next("ticket")["ticket"].clone();
     let announced = early.next("announced");
     assert_eq!((&announced["name"], &announced["ticket"]), (&"image".into(), &ticket));
     // This one asks.
-    let found = finish_well(started(&network, "e1", treecast().args(["discover", "--json", "--time", "6"])));
+    let found = finish_well(network.start("e1", &mut scratch.command("discover --json --time 6")));
     let found = last_event(&found, "announced");
-    assert_eq!(found["objects"], 1);
-    assert_eq!(found["bytes"], 300_000);
-    let mut receive = treecast();
-    receive.args(["receive", "--into", &scratch.arg("a"), found["ticket"].as_str().unwrap()]);
-    finish_well(started(&network, "e1", &mut receive));
-    assert!(fs::read(scratch.path("a/image")).unwrap() == contents(300_000));
+    assert_eq!((&found["objects"], &found["bytes"]), (&1.into(), &300_000.into()));
+    let receive = ["receive", "--into", "a", found["ticket"].as_str().unwrap()];
+    finish_well(network.start("e1", &mut scratch.command(receive)));
+    scratch.assert_file("a/image", 300_000);
     sender.end();
     assert_eq!(early.next("withdrawn")["session"], announced["session"]);
-    let none = finish_well(started(&network, "e1", treecast().args(["discover", "--json", "--time", "1"])));
+    let none = finish_well(network.start("e1", &mut scratch.command("discover --json --time 1")));
     assert_eq!(last_event(&none, "discovered")["sessions"], 0, "{none}");
 }
 
-#[test]
-fn an_announcement_needs_a_key_and_a_name() {
-    let scratch = Scratch::new();
-    let file = scratch.file("file", 10);
-    let refuse = |args: &[&str], words: &[&str]| refused(treecast().arg("send").args(args).arg(&file), words);
-    refuse(&["--announce", "--plain"], &["signed", "leave out --announce"]);
-    refuse(&[&format!("--announce={}", "x".repeat(65))], &["--announce", "64 bytes"]);
-    refuse(&["--dialect", "iotup", "--code"], &["no ticket", "leave out --code"]);
+/// A socket that sends to groups of the LAN, on the node that the caller is on.
+fn to_groups() -> UdpSocket {
+    let socket = UdpSocket::bind("[::]:0").unwrap();
+    let interface = Interface::named("b1").unwrap().index;
+    let how = ToGroups { interface, hop_limit: 255, loops_back: false };
+    treecast_host::option::send_to_groups(&socket, how).unwrap();
+    socket
 }
 
 /// Somebody who announces sessions by SAP, as treecast does.
@@ -93,13 +70,8 @@ struct Announcer {
 }
 
 impl Announcer {
-    /// Opens a socket on the node that the caller is on.
-    fn new() -> Self {
-        let socket = UdpSocket::bind("[::]:0").unwrap();
-        let interface = Interface::named("b1").unwrap().index;
-        let how = ToGroups { interface, hop_limit: 255, loops_back: false };
-        treecast_host::option::send_to_groups(&socket, how).unwrap();
-        Self { socket, identity: Identity::generate().unwrap() }
+    fn new(network: &Network, node: &str) -> Self {
+        Self { socket: network.within(node, to_groups), identity: Identity::generate().unwrap() }
     }
 
     fn announcement(&self, session: u32, number: u64) -> Announcement {
@@ -137,8 +109,8 @@ fn memory(child: &Guarded) -> u64 {
 #[test]
 fn what_is_forged_replayed_or_too_much_is_refused_and_a_flood_makes_nothing_grow() {
     let network = lan();
-    let mut listener = told(&network, "e1", treecast().args(["discover", "--json", "--time", "600"]));
-    let announcer = network.within("e2", Announcer::new);
+    let mut listener = network.tell("e1", treecast().args(["discover", "--json", "--time", "600"]));
+    let announcer = Announcer::new(&network, "e2");
     let now = since_1970().as_millis() as u64;
     let (first, second) = (announcer.announcement(1, now - 1000), announcer.announcement(1, now));
     // Until somebody listens.
@@ -174,10 +146,8 @@ struct Offering {
 }
 
 impl Offering {
-    fn new(network: &Network, file: &str) -> Self {
-        let mut command = treecast();
-        command.args(["send", "--code", "--wait-timeout", "120", file]);
-        let mut sender = started(network, "s", &mut command);
+    fn new(network: &Network, scratch: &Scratch) -> Self {
+        let mut sender = network.start("s", &mut scratch.command("send --code --wait-timeout 120 image"));
         let mut lines = BufReader::new(sender.stdout.take().unwrap()).lines().map_while(Result::ok);
         assert!(lines.next().unwrap().starts_with("treecast2."), "the ticket comes first");
         let line = lines.next().unwrap();
@@ -189,26 +159,25 @@ impl Offering {
 #[test]
 fn a_code_brings_a_file_to_another_host_within_seconds_from_nothing() {
     let (network, scratch) = (lan(), Scratch::new());
-    let file = scratch.file("image", 300_000);
+    scratch.file("image", 300_000);
     let begun = Instant::now();
-    let offering = Offering::new(&network, path(&file));
-    let mut receive = treecast();
-    receive.args(["receive", "--into", &scratch.arg("a"), &offering.code]);
-    finish_well(started(&network, "e1", &mut receive));
+    let offering = Offering::new(&network, &scratch);
+    let receive = format!("receive --into a {}", offering.code);
+    finish_well(network.start("e1", &mut scratch.command(receive)));
     // It takes a second where nothing else runs.
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-    assert!(fs::read(scratch.path("a/image")).unwrap() == contents(300_000));
+    scratch.assert_file("a/image", 300_000);
     finish_well(offering.sender);
 }
 
 #[test]
 fn a_mistyped_code_is_explained_and_one_that_was_guessed_too_often_is_dead() {
     let (network, scratch) = (lan(), Scratch::new());
-    let offering = Offering::new(&network, path(&scratch.file("image", 1000)));
+    scratch.file("image", 1000);
+    let offering = Offering::new(&network, &scratch);
     let receive_within = |seconds: &str, code: &str, words: &[&str]| {
-        let mut command = treecast();
-        command.args(["receive", "--connect-timeout", seconds, "--into", &scratch.arg("a"), code]);
-        network.within("e1", || refused(&mut command, words));
+        let args = format!("receive --connect-timeout {seconds} --into a {code}");
+        network.within("e1", || scratch.refuses(args, words));
     };
     let receive = |code: &str, words: &[&str]| receive_within("60", code, words);
     let right: Code = offering.code.parse().unwrap();
@@ -227,71 +196,51 @@ fn a_mistyped_code_is_explained_and_one_that_was_guessed_too_often_is_dead() {
     receive(&last.unwrap().to_string(), &["too many wrong codes were tried"]);
     receive(&offering.code, &["too many wrong codes were tried", "new code"]);
     offering.sender.signal(2);
-    let text = finish_with(1, offering.sender);
-    assert!(text.contains("attempts left: 1\n") && text.contains("of no use any more"), "{text}");
-}
-
-/// A program that has the port of mDNS, and does not share it.
-fn take_mdns_port(network: &Network, node: &str) -> UdpSocket {
-    network.within(node, || UdpSocket::bind("[::]:5353").unwrap())
+    assert_says(&finish_with(1, offering.sender), &["attempts left: 1\n", "of no use any more"]);
 }
 
 #[test]
 fn a_port_that_another_program_has_is_told_by_all_who_need_it() {
     let (network, scratch) = (lan(), Scratch::new());
-    let (file, key) = (scratch.file("image", 1000), key(&scratch, "key.pem"));
-    let taken = ["s", "e1"].map(|node| take_mdns_port(&network, node));
-    let said = finish_with(3, started(&network, "e1", treecast().args(["discover", "--time", "1"])));
-    for words in
-        ["no mDNS over IPv4 on b1", "over IPv6", "another program has UDP port 5353", "sport = :5353"]
-    {
-        assert!(said.contains(words), "{words}: {said}");
-    }
-    let json =
-        finish_with(3, started(&network, "e1", treecast().args(["discover", "--json", "--time", "1"])));
-    assert!(last_event(&json, "problem")["text"].as_str().unwrap().contains("UDP port 5353"), "{json}");
-    let mut command = treecast();
-    command.args(["send", "--announce", "--key", &key, "--wait-timeout", "1", path(&file)]);
-    let said = finish_with(1, started(&network, "s", &mut command));
-    assert!(said.contains("is not announced everywhere") && said.contains("UDP port 5353"), "{said}");
+    scratch.file("image", 1000);
+    let public = scratch.run("keys new ./key.pem");
+    let start = |node: &str, args: &str| network.start(node, &mut scratch.command(args));
+    // A program that has the port of mDNS, and does not share it.
+    let taken = ["s", "e1"].map(|node| network.within(node, || UdpSocket::bind("[::]:5353").unwrap()));
+    let said = finish_with(3, start("e1", "discover --time 1"));
+    let words =
+        ["no mDNS over IPv4 on b1", "over IPv6", "another program has UDP port 5353", "sport = :5353"];
+    assert_says(&said, &words);
+    let json = finish_with(3, start("e1", "discover --json --time 1"));
+    assert_says(last_event(&json, "problem")["text"].as_str().unwrap(), &["UDP port 5353"]);
+    let said = finish_with(1, start("s", "send --announce --key ./key.pem --wait-timeout 1 image"));
+    assert_says(&said, &["is not announced everywhere", "UDP port 5353"]);
     // A standing receiver says so, and listens when the port is free.
-    let config = scratch.path("e1.toml");
-    let public = finish_well(start(treecast().args(["keys", "show", &key])));
     let public = public.split_whitespace().next().unwrap();
     let text = format!("state = \"state\"\n[[rule]]\nsenders = [\"{public}\"]\ninto = \"copies\"\n");
-    fs::write(&config, text).unwrap();
-    let receiver = started(&network, "e1", treecast().args(["receive", "--standing"]).arg(&config));
-    let history =
-        || finish_well(start(treecast().args(["status", "--history", "--state", &scratch.arg("state")])));
+    fs::write(scratch.path("e1.toml"), text).unwrap();
+    let receiver = start("e1", "receive --standing e1.toml");
+    let history = || scratch.run("status --history --state state");
     wait_until("its history says so", || history().contains("another program has UDP port 5353"));
     drop(taken);
-    let mut command = treecast();
-    command.args(["send", "--to-standing", "any", "--key", &key, "--wait-timeout", "60", path(&file)]);
-    finish_well(started(&network, "s", &mut command));
+    finish_well(start("s", "send --to-standing any --key ./key.pem --wait-timeout 60 image"));
     wait_until("it has taken it", || history().contains(" received "));
-    receiver.signal(15);
-    finish_well(receiver);
+    stop(receiver);
 }
 
 #[test]
 fn a_packet_of_a_stranger_makes_no_listener_log_a_line() {
-    let network = lan();
+    let (network, scratch) = (lan(), Scratch::new());
     // A response with an OPT record whose options are cut short.
     let mut packet = vec![0, 0, 0x84, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     packet.extend([0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, 2, 0, 1]);
     assert_eq!(packet.len(), 25);
-    let sender = network.within("e2", || {
-        let socket = UdpSocket::bind("[::]:0").unwrap();
-        let interface = Interface::named("b1").unwrap().index;
-        let how = ToGroups { interface, hop_limit: 255, loops_back: false };
-        treecast_host::option::send_to_groups(&socket, how).unwrap();
-        socket
-    });
-    let announcer = network.within("e2", Announcer::new);
+    let sender = network.within("e2", to_groups);
+    let announcer = Announcer::new(&network, "e2");
     for log in [&[][..], &["--log", "warn"]] {
-        let mut command = treecast();
-        command.args(["discover", "--json", "--time", "60"]).args(log).stderr(Stdio::piped());
-        let mut listener = told(&network, "e1", &mut command);
+        let errors = fs::File::create(scratch.path("errors")).unwrap();
+        let mut command = scratch.command("discover --json --time 60");
+        let mut listener = network.tell("e1", command.args(log).stderr(errors));
         let number = since_1970().as_millis() as u64;
         let (mut session, mut heard) = (0, 0);
         // What comes behind the packets is heard, so they were, too.
@@ -304,8 +253,6 @@ fn a_packet_of_a_stranger_makes_no_listener_log_a_line() {
         });
         listener.child.signal(2);
         listener.next("discovered");
-        let mut said = String::new();
-        std::io::Read::read_to_string(&mut listener.child.stderr.take().unwrap(), &mut said).unwrap();
-        assert_eq!(said, "", "{log:?}");
+        assert_eq!(scratch.told("errors"), "", "{log:?}");
     }
 }

@@ -8,6 +8,8 @@ use std::{
     process::Command,
 };
 
+use crate::sources::{rust_files, workspace};
+
 /// The width of all documents, in characters.
 const WIDTH: usize = 110;
 
@@ -62,10 +64,10 @@ fn every_command_and_option_that_a_document_shows_exists() {
 
 #[test]
 fn every_test_that_the_threat_model_names_exists() {
-    let crates = root().join("crates");
+    let crates = workspace().join("crates");
     let sources: String =
-        rust_sources(&crates).iter().map(|path| fs::read_to_string(path).expect("UTF-8")).collect();
-    let text = fs::read_to_string(root().join("docs/security.md")).expect("docs/security.md is there");
+        rust_files(&crates).iter().map(|path| fs::read_to_string(path).expect("UTF-8")).collect();
+    let text = fs::read_to_string(workspace().join("docs/security.md")).expect("docs/security.md is there");
     let names: BTreeSet<&str> =
         text.split('`').skip(1).step_by(2).filter(|name| is_test_name(name)).collect();
     let missing: Vec<_> = names.iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
@@ -80,7 +82,7 @@ fn every_test_that_the_threat_model_names_exists() {
 
 #[test]
 fn every_key_that_is_cited_is_explained() {
-    let papers = fs::read_to_string(root().join("docs/papers.md")).expect("docs/papers.md is there");
+    let papers = fs::read_to_string(workspace().join("docs/papers.md")).expect("docs/papers.md is there");
     let explained: BTreeSet<String> =
         papers.lines().filter_map(|line| line.strip_prefix("## ")).flat_map(keys).collect();
     let mut cited = BTreeMap::new();
@@ -101,7 +103,7 @@ fn every_key_that_is_cited_is_explained() {
 #[test]
 fn every_document_is_in_the_index_of_its_folder() {
     let mut missing = Vec::new();
-    let mut folders = vec![root().join("docs")];
+    let mut folders = vec![workspace().join("docs")];
     while let Some(folder) = folders.pop() {
         let index = folder.join("README.md");
         let text = fs::read_to_string(&index).unwrap_or_else(|error| panic!("{}: {error}", index.display()));
@@ -150,7 +152,7 @@ fn names_an_issue(line: &str) -> bool {
 
 #[test]
 fn the_change_log_is_short() {
-    let text = fs::read_to_string(root().join("CHANGELOG.md")).expect("CHANGELOG.md is there");
+    let text = fs::read_to_string(workspace().join("CHANGELOG.md")).expect("CHANGELOG.md is there");
     let versions = text.split("\n## ").skip(1);
     let long: Vec<_> =
         versions.filter(|text| text.lines().count() > 60).filter_map(|text| text.lines().next()).collect();
@@ -206,7 +208,7 @@ fn keys(text: &str) -> impl Iterator<Item = String> {
 fn texts() -> Vec<PathBuf> {
     const ENDINGS: [&str; 9] = ["rs", "c", "h", "md", "toml", "tsv", "json", "py", "sh"];
     let mut folders =
-        ["bpf", "contrib", "crates", "docs", "fuzz", "labs"].map(|name| root().join(name)).to_vec();
+        ["bpf", "contrib", "crates", "docs", "fuzz", "labs"].map(|name| workspace().join(name)).to_vec();
     let mut texts: Vec<PathBuf> = documents().into_iter().map(|(path, _)| path).collect();
     while let Some(folder) = folders.pop() {
         let entries =
@@ -231,25 +233,10 @@ fn is_test_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-fn rust_sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries
-        .flat_map(|path| match path.is_dir() {
-            true => rust_sources(&path),
-            false => {
-                Vec::from_iter(Some(path).filter(|path| path.extension().is_some_and(|end| end == "rs")))
-            }
-        })
-        .collect()
-}
-
-fn root() -> PathBuf {
-    without_dots(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
-}
-
 /// The documents and their texts.
 fn documents() -> Vec<(PathBuf, String)> {
-    let folders = ["", "docs", "docs/decisions", "docs/results", "labs"].map(|folder| root().join(folder));
+    let folders =
+        ["", "docs", "docs/decisions", "docs/results", "labs"].map(|folder| workspace().join(folder));
     let paths = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
     let paths =
         paths.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "md"));

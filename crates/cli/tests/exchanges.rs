@@ -11,7 +11,7 @@ use std::{
         unix::{ffi::OsStrExt, fs::symlink},
     },
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use crate::session::{self, Guarded, Scratch, SpawnGuarded, finish, path, start, treecast, wait_until};
+use crate::session::{Guarded, Scratch, finish, start, wait_until};
 
 /// What is in every file outside the folder, and in none of those in it.
 const SECRET: &str = "nobody is to have this";
@@ -216,21 +216,19 @@ fn is_below(folder: &Path, path: &Path) -> bool {
     around.into_iter().all(|around| !around.is_symlink())
 }
 
-/// One delivery of the folder, however it ends.
-fn deliver(stage: &Stage, args: &[&str]) {
-    let scratch = &stage.scratch;
-    _ = fs::remove_file(scratch.path("ticket"));
-    let mut command = treecast();
-    command.args(["send", "--interface", "lo", "--wait-timeout", "20", "--ticket-file"]);
-    let mut sender = start(command.arg(scratch.path("ticket")).args(args).arg(scratch.path("in")));
-    let has_ticket = || scratch.path("ticket").exists();
+/// Starts a sender of the folder. Returns it when its ticket is there, or it has ended.
+fn begin(stage: &Stage, args: &str) -> Guarded {
+    _ = fs::remove_file(stage.scratch.path("ticket"));
+    let mut sender =
+        start(&mut stage.scratch.command(format!("{args} --interface lo --ticket-file ticket in")));
     wait_until("there is a ticket, or the sender has refused", || {
-        has_ticket() || sender.try_wait().unwrap().is_some()
+        has_ticket(stage) || sender.try_wait().unwrap().is_some()
     });
-    if has_ticket() {
-        finish(scratch.receive("got", &["--reconnect", "1"]));
-    }
-    finish(sender);
+    sender
+}
+
+fn has_ticket(stage: &Stage) -> bool {
+    stage.scratch.path("ticket").exists()
 }
 
 #[test]
@@ -239,7 +237,11 @@ fn exchanges_during_a_walk_lead_nowhere() {
     let attack = stage.attack(exchanges());
     let mut sessions = 0;
     while attack.goes_on() {
-        deliver(&stage, &[]);
+        let sender = begin(&stage, "send --wait-timeout 20");
+        if has_ticket(&stage) {
+            finish(stage.scratch.receive("got", "--reconnect 1"));
+        }
+        finish(sender);
         sessions += 1;
     }
     println!("{} exchanges, {sessions} sessions", attack.finish());
@@ -249,18 +251,16 @@ fn exchanges_during_a_walk_lead_nowhere() {
 #[test]
 fn exchanges_while_a_session_is_resumed_lead_nowhere() {
     let stage = Stage::new();
-    let session = stage.scratch.arg("session");
     // It is large enough to be sent for a while.
-    fs::write(stage.scratch.path("in/x/large"), session::contents(3_000_000)).unwrap();
+    stage.scratch.file("in/x/large", 3_000_000);
     let attack = stage.attack(exchanges());
     let mut sessions = 0;
     while attack.goes_on() {
-        _ = fs::remove_file(&session);
-        let args = ["--session", &session, "--rate", "60M", "--block", "1420"];
-        _ = fs::remove_file(stage.scratch.path("ticket"));
-        let mut sender = begin(&stage, &args);
-        if stage.scratch.path("ticket").exists() {
-            let mut receiver = stage.scratch.receive("got", &["--reconnect", "2"]);
+        _ = fs::remove_file(stage.scratch.path("session"));
+        let args = "send --wait-timeout 20 --session session --rate 60M --block 1420";
+        let mut sender = begin(&stage, args);
+        if has_ticket(&stage) {
+            let mut receiver = stage.scratch.receive("got", "--reconnect 2");
             wait_until("some of it has come", || {
                 !stage.scratch.names("got").is_empty()
                     || receiver.try_wait().unwrap().is_some()
@@ -269,9 +269,11 @@ fn exchanges_while_a_session_is_resumed_lead_nowhere() {
             _ = sender.kill();
             finish(sender);
             // It reads everything again, unless it refuses what has changed.
-            let again = begin(&stage, &args);
+            let mut again = begin(&stage, args);
             finish(receiver);
-            again.signal(libc::SIGTERM);
+            if again.try_wait().unwrap().is_none() {
+                again.signal(libc::SIGTERM);
+            }
             finish(again);
         } else {
             finish(sender);
@@ -282,38 +284,17 @@ fn exchanges_while_a_session_is_resumed_lead_nowhere() {
     stage.check("resume");
 }
 
-/// Starts a sender of the folder. Returns it when its ticket is there, or it has ended.
-fn begin(stage: &Stage, args: &[&str]) -> Guarded {
-    let mut command = treecast();
-    command.args(["send", "--interface", "lo", "--wait-timeout", "20", "--ticket-file"]);
-    let mut sender =
-        start(command.arg(stage.scratch.path("ticket")).args(args).arg(stage.scratch.path("in")));
-    wait_until("there is a ticket, or the sender has ended", || {
-        stage.scratch.path("ticket").exists() || sender.try_wait().unwrap().is_some()
-    });
-    sender
-}
-
 #[test]
 fn exchanges_while_a_folder_is_fed_lead_nowhere() {
     let stage = Stage::new();
-    for args in [&["--remove"][..], &[]] {
+    for args in ["--remove", ""] {
         let attack = stage.attack(exchanges() / 2);
         let mut runs = 0;
         while attack.goes_on() {
-            _ = fs::remove_file(stage.scratch.path("ticket"));
-            let mut command = treecast();
-            command.args(["feed", "--interface", "lo", "--ticket-file"]).arg(stage.scratch.path("ticket"));
-            command.args(args).arg(path(&stage.scratch.path("in"))).stdin(Stdio::null());
-            let told = fs::File::create(stage.scratch.path("told")).unwrap();
-            let mut feed = command.stdout(told.try_clone().unwrap()).stderr(told).spawn_guarded();
-            let has_ticket = || stage.scratch.path("ticket").exists();
             // It refuses a state file that is a link.
-            wait_until("there is a ticket, or the feed has refused", || {
-                has_ticket() || feed.try_wait().unwrap().is_some()
-            });
-            if has_ticket() {
-                let receiver = stage.scratch.receive("got", &["--reconnect", "1"]);
+            let feed = begin(&stage, &format!("feed {args}"));
+            if has_ticket(&stage) {
+                let receiver = stage.scratch.receive("got", "--reconnect 1");
                 let started = std::time::Instant::now();
                 let is_over = || !attack.goes_on() || started.elapsed() > Duration::from_secs(8);
                 wait_until("the attack is over, or a feed has run for a while", is_over);
@@ -325,7 +306,7 @@ fn exchanges_while_a_folder_is_fed_lead_nowhere() {
             }
             runs += 1;
         }
-        println!("{} exchanges, {runs} feeds {args:?}", attack.finish());
+        println!("{} exchanges, {runs} feeds {args}", attack.finish());
         stage.check("feed");
     }
 }

@@ -2,16 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    process::{Command, Stdio},
+    process::Command,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use crate::{
     child::{PrivateFile, Teller, longest_silence},
-    fanout_session::{RECEIVERS, SERVED_BYTES, left_bytes, network, receive, start, start_sender},
-    mroute_network::{Network, Router, TENTH, eventually},
-    session::{self, Scratch, contents, last_event, path, refused, treecast},
+    fanout_session::{RECEIVERS, SERVED_BYTES, left_bytes, network, receive, routers, start, start_sender},
+    mroute_network::{Network, TENTH},
+    session::{Scratch, TREECAST, all_well, finish_well, last_event, refused, wait_until},
 };
 use serde_json::Value;
 
@@ -20,10 +20,6 @@ fn narrow(network: &Network, node: &str, mtu: u32) {
     for (end, interface) in [("rf", node), (node, "rf")] {
         network.configure(end, &format!("link set dev {interface} mtu {mtu}\n"));
     }
-}
-
-fn router(network: &Network) -> Router {
-    network.daemon("r1", &["router", "run", "--all"], Stdio::inherit())
 }
 
 /// What a session that brought every file has come to: the last events of the sender and of each receiver, and all of the
@@ -38,10 +34,7 @@ impl Delivered {
     fn by(sender: Teller, receivers: Vec<Teller>, scratch: &Scratch, len: usize) -> Self {
         let (done, events) = sender.end();
         let received = receivers.into_iter().map(|receiver| receiver.end().0).collect();
-        for (node, _) in RECEIVERS {
-            let copy = std::fs::read(scratch.path(node).join("file")).expect("it has come");
-            assert!(copy == contents(len), "{node}");
-        }
+        RECEIVERS.iter().for_each(|(node, _)| scratch.assert_file(&format!("{node}/file"), len));
         Self { done, events, received }
     }
 
@@ -62,10 +55,9 @@ impl Delivered {
 }
 
 /// Sends a file of so many bytes from s to each host.
-fn deliver(network: &Network, len: usize, arguments: &[&str]) -> Delivered {
-    let scratch = Scratch::new();
-    let file = scratch.file("file", len);
-    let (sender, receivers) = start(network, &scratch, &[arguments, &[path(&file)]].concat());
+fn deliver(network: &Network, len: usize, arguments: &str) -> Delivered {
+    let scratch = Scratch::with_file("file", len);
+    let (sender, receivers) = start(network, &scratch, &format!("{arguments} file"));
     Delivered::by(sender, receivers, &scratch, len)
 }
 
@@ -85,11 +77,11 @@ fn expected(ways: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 #[test]
 fn who_has_a_router_gets_meadcast_and_others_unicast_and_every_file_is_right() {
-    for security in [&[][..], &["--plain"]] {
+    for security in ["", "--plain"] {
         const LEN: usize = 6_000_000;
         let network = network();
-        let _router = router(&network);
-        let delivered = deliver(&network, LEN, &[security, &["--fanout", "mead", "--rate", "20M"]].concat());
+        let _routers = routers(&network, ["r1"], "");
+        let delivered = deliver(&network, LEN, &format!("{security} --fanout mead --rate 20M"));
         assert_eq!(ways(&delivered.events), expected(&[("e1", "mead"), ("e2", "mead"), ("e3", "mead")]));
         // One copy for three from the proof on, and one for the fourth; four before that.
         let (by_mead, by_unicast) = (delivered.left_bytes("mead"), delivered.left_bytes("unicast"));
@@ -103,7 +95,7 @@ fn who_has_a_router_gets_meadcast_and_others_unicast_and_every_file_is_right() {
 fn without_any_router_everybody_gets_unicast() {
     const LEN: usize = 1_000_000;
     let network = network();
-    let delivered = deliver(&network, LEN, &["--fanout", "mead"]);
+    let delivered = deliver(&network, LEN, "--fanout mead");
     assert_eq!(ways(&delivered.events), expected(&[]));
     assert_eq!((delivered.left_bytes("mead"), delivered.left_bytes("multicast")), (0, 0));
     assert_eq!(delivered.done["receivers"][0]["way"], "unicast");
@@ -121,9 +113,9 @@ fn what_one_receiver_has_lost_by_slow_start_comes_again_at_its_links_rate() {
     const LEN: usize = 12_000_000;
     for fanout in ["unicast", "mead"] {
         let network = network();
-        let _router = router(&network);
+        let _routers = routers(&network, ["r1"], "");
         network.shape("rf", "e4", "rate 30mbit burst 64k latency 40ms");
-        let delivered = deliver(&network, LEN, &["--fanout", fanout, "--rate", "auto"]);
+        let delivered = deliver(&network, LEN, &format!("--fanout {fanout} --rate auto"));
         // 3.2 s at best; on a very busy machine it was a minute and more.
         let seconds = delivered.done["seconds"].as_f64().expect("a number");
         println!("{fanout}: {seconds} s");
@@ -138,10 +130,9 @@ const LONGEST_STALL: Duration = Duration::from_secs(2);
 fn a_firewall_in_mid_transfer_stalls_nobody_for_long() {
     const LEN: usize = 20_000_000;
     let (network, scratch) = (network(), Scratch::new());
-    let _router = router(&network);
-    let file = scratch.file("file", LEN);
-    let (mut sender, receivers) =
-        start(&network, &scratch, &["--fanout", "mead", "--rate", "20M", path(&file)]);
+    let _routers = routers(&network, ["r1"], "");
+    scratch.file("file", LEN);
+    let (mut sender, receivers) = start(&network, &scratch, "--fanout mead --rate 20M file");
     let (stop, network) = (AtomicBool::new(false), &network);
     std::thread::scope(|scope| {
         let gaps: Vec<_> = RECEIVERS
@@ -171,15 +162,14 @@ fn a_firewall_in_mid_transfer_stalls_nobody_for_long() {
 fn a_router_that_comes_in_mid_transfer_is_used() {
     const LEN: usize = 30_000_000;
     let (network, scratch) = (network(), Scratch::new());
-    let _first = network.daemon("rf", &["router", "run", "--all"], Stdio::inherit());
-    let file = scratch.file("file", LEN);
-    let (mut sender, _receivers) =
-        start(&network, &scratch, &["--fanout", "mead", "--rate", "4M", path(&file)]);
+    let _first = routers(&network, ["rf"], "");
+    scratch.file("file", LEN);
+    let (mut sender, _receivers) = start(&network, &scratch, "--fanout mead --rate 4M file");
     for _ in RECEIVERS {
         sender.wait_for(|event| event["event"] == "way" && event["way"] == "mead");
     }
-    let _second = router(&network);
-    eventually("packets name it", || network.router_status("r1").packets > 0);
+    let _second = routers(&network, ["r1"], "");
+    wait_until("packets name it", || network.router_status("r1").packets > 0);
 }
 
 /// They were sent to alone until the next discovery of everybody, five seconds later, and so on a busy machine was whoever
@@ -188,10 +178,9 @@ fn a_router_that_comes_in_mid_transfer_is_used() {
 fn receivers_that_come_later_are_looked_for_at_once() {
     const LEN: usize = 8_000_000;
     let (network, scratch) = (network(), Scratch::new());
-    let _router = router(&network);
-    let file = scratch.file("file", LEN);
-    let arguments = ["--fanout", "mead", "--rate", "20M", path(&file)];
-    let mut sender = start_sender(&network, &scratch, &arguments);
+    let _routers = routers(&network, ["r1"], "");
+    scratch.file("file", LEN);
+    let mut sender = start_sender(&network, &scratch, "--fanout mead --rate 20M file");
     let first = receive(&network, &scratch, &RECEIVERS[0]);
     sender.next("joined");
     // The discovery that began with it is over.
@@ -210,9 +199,9 @@ fn repair_symbols_go_by_lists_and_copies() {
     const LEN: usize = 12_000_000;
     for fanout in ["mead", "auto"] {
         let network = network();
-        let _router = router(&network);
+        let _routers = routers(&network, ["r1"], "");
         network.lose("rf", "s", TENTH);
-        let delivered = deliver(&network, LEN, &["--fanout", fanout, "--fec", "5%", "--rate", "20M"]);
+        let delivered = deliver(&network, LEN, &format!("--fanout {fanout} --fec 5% --rate 20M"));
         let kept = delivered.received("repair_symbols");
         let sent = delivered.done["repair_symbols"].as_u64().expect("a number");
         assert!(
@@ -231,11 +220,10 @@ fn only_routers_with_the_domains_key_are_believed_and_options_reach_packets() {
     const LEN: usize = 4_000_000;
     let network = network();
     let (right, wrong) = (PrivateFile::key(), PrivateFile::new(&"b".repeat(64)));
-    let _router = network.daemon("r1", &["router", "run", "--all", "--key", &right], Stdio::inherit());
+    let _routers = routers(&network, ["r1"], &format!("--key {}", &*right));
     for (key, expects_mead) in [(&right, true), (&wrong, false)] {
-        let options = ["--max", "6", "--dont-replicate", "--to-router", "--grouping", "thesis"];
-        let arguments = ["--fanout", "mead", "--rate", "20M", "--domain-key", key];
-        let delivered = deliver(&network, LEN, &[&options[..], &arguments].concat());
+        let options = "--max 6 --dont-replicate --to-router --grouping thesis --fanout mead --rate 20M";
+        let delivered = deliver(&network, LEN, &format!("{options} --domain-key {}", &**key));
         let is_told = delivered
             .events
             .iter()
@@ -253,13 +241,9 @@ fn only_routers_with_the_domains_key_are_believed_and_options_reach_packets() {
 fn a_router_of_the_other_dialect_is_spoken_to_in_it() {
     const LEN: usize = 4_000_000;
     let network = network();
-    let _router =
-        network.daemon("r1", &["router", "run", "--all", "--dialect", "linux-6.5"], Stdio::inherit());
-    let delivered = deliver(
-        &network,
-        LEN,
-        &["--fanout", "mead", "--rate", "20M", "--mead-dialect", "linux-6.5", "--max", "3"],
-    );
+    let _routers = routers(&network, ["r1"], "--dialect linux-6.5");
+    let options = "--fanout mead --rate 20M --mead-dialect linux-6.5 --max 3";
+    let delivered = deliver(&network, LEN, options);
     // A router and two receivers: the third is alone.
     assert_eq!(ways(&delivered.events).len(), 2, "{:?}", delivered.events);
     assert!(delivered.left_bytes("mead") > SERVED_BYTES, "{}", delivered.done);
@@ -269,11 +253,11 @@ fn a_router_of_the_other_dialect_is_spoken_to_in_it() {
 #[test]
 fn xcast_serves_who_is_behind_a_router_and_others_by_unicast() {
     const LEN: usize = 8_000_000;
-    for options in [&["router", "run", "--all"][..], &["router", "run", "--all", "--user-space"]] {
+    for options in ["", "--user-space"] {
         let network = network();
         // One list for all four: rf sends the part of three on to r1, which makes unicast of it.
-        let _routers = ["rf", "r1"].map(|node| network.daemon(node, options, Stdio::inherit()));
-        let delivered = deliver(&network, LEN, &["--fanout", "xcast", "--rate", "20M"]);
+        let _routers = routers(&network, ["rf", "r1"], options);
+        let delivered = deliver(&network, LEN, "--fanout xcast --rate 20M");
         let all = RECEIVERS.map(|(node, _)| (node, "xcast"));
         assert_eq!(ways(&delivered.events), expected(&all), "{options:?}");
         let (by_xcast, by_unicast) = (delivered.left_bytes("xcast"), delivered.left_bytes("unicast"));
@@ -290,8 +274,8 @@ fn nothing_is_lost_on_a_link_that_takes_1280_bytes() {
     for fanout in ["mead", "xcast", "auto"] {
         let network = network();
         narrow(&network, "e4", 1280);
-        let _router = router(&network);
-        let delivered = deliver(&network, LEN, &["--fanout", fanout, "--rate", "10M"]);
+        let _routers = routers(&network, ["r1"], "");
+        let delivered = deliver(&network, LEN, &format!("--fanout {fanout} --rate 10M"));
         delivered.assert_little_again(LEN);
     }
 }
@@ -302,9 +286,8 @@ fn a_way_that_is_too_narrow_for_the_session_is_told_of() {
     const LEN: usize = 3_000_000;
     let network = network();
     narrow(&network, "r1", 1280);
-    let _routers =
-        ["rf", "r1"].map(|node| network.daemon(node, &["router", "run", "--all"], Stdio::inherit()));
-    let delivered = deliver(&network, LEN, &["--fanout", "mead", "--max", "3", "--rate", "10M"]);
+    let _routers = routers(&network, ["rf", "r1"], "");
+    let delivered = deliver(&network, LEN, "--fanout mead --max 3 --rate 10M");
     let is_told = |event: &Value| {
         let text = event["text"].as_str().unwrap_or_default();
         event["event"] == "warning"
@@ -318,10 +301,10 @@ fn a_way_that_is_too_narrow_for_the_session_is_told_of() {
 #[test]
 fn a_way_that_is_too_narrow_for_copies_is_told_of() {
     const LEN: usize = 3_000_000;
-    for (fanout, lists) in [("unicast", &[][..]), ("xcast", &["--max", "3"]), ("auto", &["--max", "3"])] {
+    for (fanout, lists) in [("unicast", ""), ("xcast", "--max 3"), ("auto", "--max 3")] {
         let network = network();
         narrow(&network, "e4", 1280);
-        let delivered = deliver(&network, LEN, &[lists, &["--fanout", fanout, "--rate", "10M"]].concat());
+        let delivered = deliver(&network, LEN, &format!("{lists} --fanout {fanout} --rate 10M"));
         delivered.assert_little_again(LEN);
         let told = delivered.events.iter().filter(|event| event["event"] == "warning");
         let told: Vec<_> = told.filter_map(|event| event["text"].as_str()).collect();
@@ -341,8 +324,8 @@ fn xcast_lists_are_cut_to_what_fits_on_the_way() {
     const LEN: usize = 8_000_000;
     let network = network();
     narrow(&network, "r1", 1330);
-    let _router = router(&network);
-    let delivered = deliver(&network, LEN, &["--fanout", "xcast", "--rate", "20M", "--max", "12"]);
+    let _routers = routers(&network, ["r1"], "");
+    let delivered = deliver(&network, LEN, "--fanout xcast --rate 20M --max 12");
     assert!(ways(&delivered.events).len() >= 2, "{:?}", delivered.events);
     assert!(delivered.left_bytes("xcast") > 2 * SERVED_BYTES, "two lists: {}", delivered.done);
 }
@@ -351,7 +334,7 @@ fn xcast_lists_are_cut_to_what_fits_on_the_way() {
 fn without_an_xcast_router_all_end_with_unicast_and_lists_are_seldom_tried() {
     const LEN: usize = 8_000_000;
     let network = network();
-    let delivered = deliver(&network, LEN, &["--fanout", "xcast", "--rate", "20M"]);
+    let delivered = deliver(&network, LEN, "--fanout xcast --rate 20M");
     // Only the first one of a list hears it, and has unicast as soon as it is alone there.
     let ways = ways(&delivered.events);
     assert!(ways.len() <= 1, "{:?}", delivered.events);
@@ -367,10 +350,10 @@ fn without_an_xcast_router_all_end_with_unicast_and_lists_are_seldom_tried() {
 fn auto_takes_the_cheapest_way_that_reaches_each() {
     const LEN: usize = 8_000_000;
     let network = network();
-    let _router = router(&network);
+    let _routers = routers(&network, ["r1"], "");
     // Multicast reaches e4 alone: r1 does not route it.
     let _multicast = network.router("rf", &[]);
-    let delivered = deliver(&network, LEN, &["--fanout", "auto", "--rate", "20M"]);
+    let delivered = deliver(&network, LEN, "--fanout auto --rate 20M");
     let all = [("e1", "mead"), ("e2", "mead"), ("e3", "mead"), ("e4", "multicast")];
     assert_eq!(ways(&delivered.events), expected(&all));
     assert!(delivered.left_bytes("mead") > SERVED_BYTES, "{}", delivered.done);
@@ -380,18 +363,13 @@ fn auto_takes_the_cheapest_way_that_reaches_each() {
 #[test]
 fn auto_on_one_lan_ends_with_one_copy_for_all() {
     const LEN: usize = 20_000_000;
-    let scratch = Scratch::new();
-    let file = scratch.file("file", LEN);
-    let args = ["--fanout", "auto", "--rate", "40M", "--wait", "3", "--json", path(&file)];
-    let sender = scratch.send(&args);
-    let receivers: Vec<_> = ["a", "b", "c"].map(|name| scratch.receive(name, &[])).into();
-    let output = session::finish_well(sender);
-    let count = |event: &str| output.matches(&format!("\"event\":\"{event}\"")).count();
-    assert!(count("way") >= 3);
-    receivers.into_iter().for_each(|receiver| _ = session::finish_well(receiver));
-    for name in ["a", "b", "c"] {
-        assert!(std::fs::read(scratch.path(name).join("file")).expect("it has come") == contents(LEN));
-    }
+    let scratch = Scratch::with_file("file", LEN);
+    let sender = scratch.send("--fanout auto --rate 40M --wait 3 --json file");
+    let receivers = ["a", "b", "c"].map(|name| scratch.receive(name, ""));
+    let output = finish_well(sender);
+    assert!(output.matches(r#""event":"way""#).count() >= 3);
+    all_well(receivers);
+    ["a/file", "b/file", "c/file"].iter().for_each(|copy| scratch.assert_file(copy, LEN));
     let done = &last_event(&output, "done");
     assert_eq!(done["fanout"]["multicast"]["receivers"], 3, "{output}");
     assert!(left_bytes(done, "unicast") < LEN as u64, "{done}");
@@ -401,40 +379,30 @@ fn auto_on_one_lan_ends_with_one_copy_for_all() {
 #[test]
 fn receivers_that_cannot_be_reached_are_refused_in_one_line() {
     let (network, scratch) = (network(), Scratch::new());
-    let file = scratch.file("file", 10);
-    let receivers = |receivers: &str, words: &[&str]| {
-        let mut command = treecast();
-        command.args(["send", "--fanout", "mead", "--interface", "rf", "--receivers", receivers]).arg(&file);
-        network.within("s", || refused(&mut command, words));
+    scratch.file("file", 10);
+    let refuse = |args: &str, words: &[&str]| {
+        let args = format!("send --fanout mead --interface rf {args} file");
+        network.within("s", || scratch.refuses(args, words));
     };
-    receivers("fd00:3::2,10.0.3.2", &["10.0.3.2", "IPv4", "IPv6 address"]);
-    receivers("fd00:3::2,fd00:3::2", &["fd00:3::2", "twice"]);
-    receivers("fd00:9::1", &["fd00:9::1", "cannot be reached", "route"]);
-    receivers("fe80::1", &["fe80::1", "global"]);
-    receivers("/no/such/file", &["/no/such/file", "an address a line"]);
-    for (max, words) in [
-        ("33", &["33", "2 addresses (a router and a receiver) to 32"]),
-        ("1", &["and not 1;", "2 addresses (a router"]),
-    ] {
-        let mut command = treecast();
-        command.args(["send", "--fanout", "mead", "--interface", "rf", "--max", max]).arg(&file);
-        network.within("s", || refused(&mut command, words));
-    }
+    refuse("--receivers fd00:3::2,10.0.3.2", &["10.0.3.2", "IPv4", "IPv6 address"]);
+    refuse("--receivers fd00:3::2,fd00:3::2", &["fd00:3::2", "twice"]);
+    refuse("--receivers fd00:9::1", &["fd00:9::1", "cannot be reached", "route"]);
+    refuse("--receivers fe80::1", &["fe80::1", "global"]);
+    refuse("--receivers /no/such/file", &["/no/such/file", "an address a line"]);
+    refuse("--max 33", &["33", "2 addresses (a router and a receiver) to 32"]);
+    refuse("--max 1", &["and not 1;", "2 addresses (a router"]);
     network.configure("s", "link set dev rf mtu 1300\n");
-    let mut command = treecast();
-    command.args(["send", "--fanout", "mead", "--interface", "rf"]).arg(&file);
-    network.within("s", || refused(&mut command, &["rf", "1300", "raise it"]));
+    refuse("", &["rf", "1300", "raise it"]);
 }
 
 /// With `--receivers`, lists are known before anybody has come, and as many receivers are waited for.
 #[test]
 fn routers_are_found_before_receivers_come() {
     const LEN: usize = 4_000_000;
-    let (network, scratch) = (network(), Scratch::new());
-    let _router = router(&network);
-    let list = scratch.path("receivers");
-    std::fs::write(&list, "fd00:3::2\nfd00:3::3\nfd00:3::4 # e3\nfd00:4::2\n").expect("it can be written");
-    let arguments = ["--fanout", "mead", "--rate", "20M", "--receivers", path(&list)];
+    let network = network();
+    let _routers = routers(&network, ["r1"], "");
+    let list = PrivateFile::new("fd00:3::2\nfd00:3::3\nfd00:3::4 # e3\nfd00:4::2\n");
+    let arguments = format!("--fanout mead --rate 20M --receivers {}", &*list);
     let Delivered { done, events, .. } = deliver(&network, LEN, &arguments);
     assert!(events.iter().any(|event| event["event"] == "joined" && event["wanted"] == 4), "{events:?}");
     assert!(left_bytes(&done, "mead") > SERVED_BYTES, "{done}");
@@ -445,7 +413,7 @@ fn whoever_may_not_make_packets_is_told_which_right_it_takes() {
     let (network, scratch) = (network(), Scratch::new());
     let file = scratch.file("file", 10);
     let mut command = Command::new("setpriv");
-    command.args(["--bounding-set", "-net_raw", "--inh-caps", "-net_raw", env!("CARGO_BIN_EXE_treecast")]);
+    command.args(["--bounding-set", "-net_raw", "--inh-caps", "-net_raw", TREECAST]);
     command.args(["send", "--fanout", "mead", "--interface", "rf"]).arg(&file);
     network.within("s", || refused(&mut command, &["CAP_NET_RAW"]));
 }

@@ -1,25 +1,17 @@
 //! `treecast feed` as a user runs it.
 
-use std::{fs, process::Output};
+use std::fs;
 
-use crate::session::{Scratch, treecast};
+use crate::session::{Scratch, assert_says, only_refused};
 
-fn feed(scratch: &Scratch, args: &[&str]) -> Output {
-    treecast().arg("feed").args(args).current_dir(scratch.path("")).output().unwrap()
+#[track_caller]
+fn says(scratch: &Scratch, args: &str) -> String {
+    scratch.run(format!("feed {args}"))
 }
 
 #[track_caller]
-fn says(scratch: &Scratch, args: &[&str]) -> String {
-    let Output { status, stdout, stderr } = feed(scratch, args);
-    assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
-    String::from_utf8(stdout).unwrap()
-}
-
-#[track_caller]
-fn refuses(scratch: &Scratch, args: &[&str]) -> String {
-    let Output { status, stderr, .. } = feed(scratch, args);
-    assert!(!status.success(), "{args:?}");
-    String::from_utf8(stderr).unwrap()
+fn json(scratch: &Scratch, args: &str) -> serde_json::Value {
+    serde_json::from_str(&says(scratch, &format!("{args} --json"))).unwrap()
 }
 
 const LOG: &str = "\
@@ -33,19 +25,17 @@ Oct 13 00:02:01 leaf.c.example idd.up.example[1] INFO: 1400 20101013000201.000 X
 fn a_log_is_shown_as_tables_json_and_plots() {
     let scratch = Scratch::new();
     fs::write(scratch.path("feed.log"), LOG).unwrap();
-    let text = says(&scratch, &["analyze", "feed.log", "--plots", "plots"]);
-    for part in
-        ["2010-10-13   2 kB", "longer than 60 s", "Number of Leaf Nodes", "the size", "6OO", "X-tree.svg"]
-    {
-        assert!(text.contains(part), "{part}: {text}");
-    }
+    let text = says(&scratch, "analyze feed.log --plots plots");
+    assert_says(
+        &text,
+        &["2010-10-13   2 kB", "longer than 60 s", "Number of Leaf Nodes", "the size", "6OO", "X-tree.svg"],
+    );
     let values = fs::read_to_string(scratch.path("plots/X-bytes.csv")).unwrap();
     assert!(values.starts_with("series,") && values.lines().count() > 1, "{values}");
     for plot in ["X-bytes.svg", "X-products.svg", "X-tree.svg"] {
         assert!(fs::read_to_string(scratch.path("plots").join(plot)).unwrap().contains("</svg>"), "{plot}");
     }
-    let json: serde_json::Value =
-        serde_json::from_str(&says(&scratch, &["analyze", "feed.log", "--json"])).unwrap();
+    let json = json(&scratch, "analyze feed.log");
     assert_eq!((&json["feeds"][0]["bytes"], &json["feeds"][0]["tree"]["leaves"]), (&2000.into(), &2.into()));
     assert_eq!((&json["wrong"][0]["line"], &json["wrong"][0]["value"]), (&3.into(), &"6OO".into()));
 }
@@ -59,8 +49,7 @@ fn a_day_of_pqmon_s_figures_is_no_wrong_line() {
         format!("Oct 13 {hour:02}:{minute:02}:00 leaf.c.example pqmon[812] NOTE: 53218 1 70781 499999456 124000 2 5824\n")
     });
     fs::write(scratch.path("feed.log"), LOG.to_owned() + &minutes.collect::<String>()).unwrap();
-    let json: serde_json::Value =
-        serde_json::from_str(&says(&scratch, &["analyze", "feed.log", "--json"])).unwrap();
+    let json = json(&scratch, "analyze feed.log");
     assert_eq!((&json["lines"]["wrong"], &json["lines"]["other"]), (&1.into(), &1440.into()), "{json}");
     assert_eq!(json["lines"]["products"], 2);
 }
@@ -70,25 +59,25 @@ fn what_cannot_be_analysed_is_said_in_one_line() {
     let scratch = Scratch::new();
     fs::write(scratch.path("feed.log"), LOG).unwrap();
     fs::write(scratch.path("empty.log"), "").unwrap();
-    for (args, parts) in [
-        (&["analyze", "no.log"][..], &["no.log", "check the name"][..]),
-        (&["analyze", "empty.log"], &["empty.log", "no line names a product"]),
-        (&["analyze", "feed.log", "--wrong-lines", "0"], &["feed.log", "line 3", "the size", "6OO"]),
+    for (args, words) in [
+        ("no.log", &["no.log", "check the name"][..]),
+        ("empty.log", &["empty.log", "no line names a product"]),
+        ("feed.log --wrong-lines 0", &["feed.log", "line 3", "the size", "6OO"]),
     ] {
-        let line = refuses(&scratch, args);
-        assert_eq!(line.trim_end().lines().count(), 1, "{line}");
-        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+        only_refused(&mut scratch.command(format!("feed analyze {args}")), words);
     }
 }
 
 #[test]
 fn a_synthetic_feed_has_the_figures_of_the_paper() {
     let scratch = Scratch::new();
-    let scaled = ["--time-scale", "24", "--size-scale", "1000", "--objects", "20"];
-    let said = says(&scratch, &[&["synth", "nexrad2", "--out", "feed"][..], &scaled].concat());
-    assert!(said.contains("NEXRAD2.log: 81") && said.contains("20 files"), "{said}");
-    let report = says(&scratch, &["analyze", "feed/NEXRAD2.log", "--json"]);
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let synth = |out: &str| {
+        let scaled = "--time-scale 24 --size-scale 1000 --objects 20";
+        says(&scratch, &format!("synth nexrad2 --out {out} {scaled}"))
+    };
+    let said = synth("feed");
+    assert_says(&said, &["NEXRAD2.log: 81", "20 files"]);
+    let report = json(&scratch, "analyze feed/NEXRAD2.log");
     let feed = &report["feeds"][0];
     let day = feed["bytes"].as_f64().unwrap();
     assert!((56e9..58e9).contains(&day), "sizes are as they were: {day}");
@@ -99,13 +88,11 @@ fn a_synthetic_feed_has_the_figures_of_the_paper() {
         .map(|file| file.unwrap().metadata().unwrap().len())
         .collect();
     assert!(sizes.len() == 20 && sizes.iter().all(|size| (200..2_000).contains(size)), "{sizes:?}");
-    let again = says(&scratch, &[&["synth", "nexrad2", "--out", "again"][..], &scaled].concat());
-    assert_eq!(said.replace("feed/", "again/"), again);
+    assert_eq!(said.replace("feed/", "again/"), synth("again"));
     let same = |name: &str| {
         fs::read(scratch.path("feed").join(name)).unwrap()
             == fs::read(scratch.path("again").join(name)).unwrap()
     };
     assert!(same("NEXRAD2.log") && same("objects/NEXRAD2-0000003"), "the same seed");
-    let refused = refuses(&scratch, &["synth", "nexrad2", "--out", "feed/NEXRAD2.log"]);
-    assert!(refused.contains("check --out"), "{refused}");
+    scratch.refuses("feed synth nexrad2 --out feed/NEXRAD2.log", &["check --out"]);
 }

@@ -8,28 +8,21 @@ use std::{
 };
 
 use crate::session::{
-    self, Guarded, Scratch, SpawnGuarded, events, finish, finish_well, finish_with, refused, treecast,
-    wait_until,
+    Arguments, Guarded, Scratch, assert_says, events, finish, finish_well, finish_with, last_event, refused,
+    stop, wait_until,
 };
 
-fn feed_command(scratch: &Scratch, args: &[&str]) -> Command {
-    let mut command = treecast();
-    command
-        .args(["feed", "--interface", "lo", "--json", "--ticket-file"])
-        .arg(scratch.path("ticket"))
-        .args(args);
-    command.arg(scratch.path("in")).stdin(Stdio::null());
-    command
+fn feed_command(scratch: &Scratch, args: &str) -> Command {
+    fs::create_dir_all(scratch.path("in")).unwrap();
+    scratch.command(format!("feed --interface lo --json --ticket-file ticket {args} in"))
 }
 
 /// A sender of the folder `in`, whose events go to a file of this name.
-fn feed(scratch: &Scratch, told: &str, args: &[&str]) -> Guarded {
+fn feed(scratch: &Scratch, told: &str, args: &str) -> Guarded {
     _ = fs::remove_file(scratch.path("ticket"));
-    fs::create_dir_all(scratch.path("in")).unwrap();
     let told = File::create(scratch.path(told)).unwrap();
-    let sender = feed_command(scratch, args).stdout(told.try_clone().unwrap()).stderr(told).spawn_guarded();
-    wait_until("the ticket is written", || scratch.path("ticket").exists());
-    sender
+    let mut command = feed_command(scratch, args);
+    scratch.with_ticket(command.stdin(Stdio::null()).stdout(told.try_clone().unwrap()).stderr(told))
 }
 
 /// A file that was written a while ago.
@@ -45,21 +38,21 @@ fn wait_for(scratch: &Scratch, folder: &str, name: &str) {
 
 /// A receiver whose events go to the file `came`.
 fn receive_with_events(scratch: &Scratch) -> Guarded {
-    let mut receiver = scratch.receive_command("out");
-    let came = File::create(scratch.path("came")).unwrap();
-    receiver.args(["--json", &format!("@{}", scratch.arg("ticket"))]).stdout(came).spawn_guarded()
+    scratch.receive_into_file("out", "", "came")
 }
 
-fn told(scratch: &Scratch, file: &str) -> String {
-    fs::read_to_string(scratch.path(file)).unwrap_or_default()
+/// Waits until a program has told of so many events of a kind.
+fn wait_for_events(scratch: &Scratch, file: &str, kind: &str, count: usize) {
+    let kind = format!(r#""event":"{kind}""#);
+    wait_until(&format!("{count} of {kind}"), || scratch.told(file).matches(&kind).count() >= count);
 }
 
 #[test]
 fn each_file_is_sent_once_also_over_a_restart() {
     let scratch = Scratch::new();
     old_file(&scratch, "in/before", 1000);
-    let sender = feed(&scratch, "first", &[]);
-    let receiver = scratch.receive("out", &[]);
+    let sender = feed(&scratch, "first", "");
+    let receiver = scratch.receive("out", "");
     wait_for(&scratch, "out", "before");
     scratch.file("in/new", 300_000);
     scratch.file("in/.hidden", 10);
@@ -72,16 +65,15 @@ fn each_file_is_sent_once_also_over_a_restart() {
     // A file that changes is sent again.
     scratch.file("in/new", 200);
     wait_until("it is new", || fs::metadata(scratch.path("out/new")).is_ok_and(|new| new.len() == 200));
-    wait_until("all are done", || told(&scratch, "first").matches(r#""event":"object""#).count() == 5);
-    sender.signal(2);
-    finish_well(sender);
+    wait_for_events(&scratch, "first", "object", 5);
+    stop(sender);
     finish(receiver);
-    let stopped = told(&scratch, "first");
+    let stopped = scratch.told("first");
     assert!(stopped.contains("go out after the next start"), "{stopped}");
     assert_eq!(scratch.names("out"), ["before", "below", "moved", "new"]);
     scratch.file("in/meanwhile", 10);
-    let mut sender = feed(&scratch, "second", &[]);
-    let receiver = scratch.receive("again", &[]);
+    let mut sender = feed(&scratch, "second", "");
+    let receiver = scratch.receive("again", "");
     wait_for(&scratch, "again", "meanwhile");
     sender.kill().unwrap();
     drop(receiver);
@@ -96,12 +88,12 @@ fn a_file_that_cannot_be_sent_is_not_removed_and_is_tried_again_after_a_restart(
     let refused =
         [OsStr::new("new\nline"), OsStr::from_bytes(b"\xff")].map(|name| scratch.path("in").join(name));
     refused.iter().for_each(|path| fs::write(path, "x").unwrap());
-    for args in [&[][..], &["--remove"]] {
+    for args in ["", "--remove"] {
         scratch.file("in/good", 10);
         let sender = feed(&scratch, "sent", args);
-        let receiver = scratch.receive("out", &[]);
-        wait_until("good is done", || told(&scratch, "sent").contains(r#""event":"object""#));
-        wait_until("the others are told of", || told(&scratch, "sent").matches("not_sent").count() >= 2);
+        let receiver = scratch.receive("out", "");
+        wait_for_events(&scratch, "sent", "object", 1);
+        wait_until("the others are told of", || scratch.told("sent").matches("not_sent").count() >= 2);
         sender.signal(15);
         finish(sender);
         finish(receiver);
@@ -114,44 +106,34 @@ fn a_file_that_cannot_be_sent_is_not_removed_and_is_tried_again_after_a_restart(
 #[test]
 fn a_feed_that_is_started_again_with_its_session_goes_on_with_its_receivers() {
     let scratch = Scratch::new();
-    let (session, ticket) = (scratch.arg("session"), || fs::read_to_string(scratch.path("ticket")).unwrap());
-    let start = || feed(&scratch, "sent", &["--session", &session, "--wait", "2"]);
+    let start = || feed(&scratch, "sent", "--session session --wait 2");
     let sender = start();
-    let first = ticket();
-    let mut receivers = [scratch.receive("a", &[]), scratch.receive("b", &[])];
+    let first = scratch.told("ticket");
+    let mut receivers = [scratch.receive("a", ""), scratch.receive("b", "")];
     let send = |name: &str| {
         scratch.file(&format!("in/{name}"), 300_000);
         ["a", "b"].iter().for_each(|folder| wait_for(&scratch, folder, name));
     };
     send("1");
-    sender.signal(15);
-    finish_well(sender);
+    stop(sender);
     scratch.file("in/2", 300_000);
     let mut sender = start();
-    assert_eq!(ticket(), first);
+    assert_eq!(scratch.told("ticket"), first);
     ["a", "b"].iter().for_each(|folder| wait_for(&scratch, folder, "2"));
-    sender.kill().unwrap();
-    drop(sender);
+    sender.end();
     let sender = start();
     send("3");
     assert!(receivers.iter_mut().all(|receiver| receiver.try_wait().unwrap().is_none()), "they go on");
     for (receiver, folder) in receivers.into_iter().zip(["a", "b"]) {
         receiver.signal(2);
-        let told = finish_with(1, receiver);
         let stopped = "is away: it was stopped, and may be started again; what came is kept";
-        assert!(told.contains(stopped) && told.contains("is away: the connection was cut off; "), "{told}");
-        assert!(told.contains("for 120 s; --reconnect gives that time"), "{told}");
-        for name in ["1", "2", "3"] {
-            assert_eq!(
-                fs::metadata(scratch.path(folder).join(name)).unwrap().len(),
-                300_000,
-                "{folder}/{name}"
-            );
-        }
+        let words =
+            [stopped, "is away: the connection was cut off; ", "for 120 s; --reconnect gives that time"];
+        assert_says(&finish_with(1, receiver), &words);
+        ["1", "2", "3"].iter().for_each(|name| scratch.assert_file(&format!("{folder}/{name}"), 300_000));
     }
-    sender.signal(15);
-    finish_well(sender);
-    let done = session::last_event(&told(&scratch, "sent"), "done");
+    stop(sender);
+    let done = last_event(&scratch.told("sent"), "done");
     let again: Vec<_> =
         done["receivers"].as_array().unwrap().iter().map(|one| &one["retransmitted_bytes"]).collect();
     let is_little = |again: &&serde_json::Value| again.as_u64().is_some_and(|again| again < 150_000);
@@ -162,26 +144,23 @@ fn a_feed_that_is_started_again_with_its_session_goes_on_with_its_receivers() {
 #[test]
 fn nothing_stays_of_files_that_a_killed_sender_had_under_way() {
     let scratch = Scratch::new();
-    let session = scratch.arg("session");
-    let start = || feed(&scratch, "sent", &["--session", &session, "--rate", "8M"]);
+    let start = || feed(&scratch, "sent", "--session session --rate 8M");
     old_file(&scratch, "in/first", 3_000_000);
     let mut sender = start();
     let receiver = receive_with_events(&scratch);
     wait_until("a part is there", || scratch.parts("out") == 1);
-    sender.kill().unwrap();
-    drop(sender);
+    sender.end();
     let mut sender = start();
     wait_for(&scratch, "out", "first");
     assert_eq!(scratch.parts("out"), 0, "{:?}", scratch.names("out"));
 
     scratch.file("in/second", 3_000_000);
     wait_until("a part is there", || scratch.parts("out") == 1);
-    sender.kill().unwrap();
-    drop(sender);
-    wait_until("it is told that the sender is away", || told(&scratch, "came").contains(r#""why":"away""#));
+    sender.end();
+    wait_until("it is told that the sender is away", || scratch.told("came").contains(r#""why":"away""#));
     receiver.signal(2);
     finish_with(1, receiver);
-    let done = session::last_event(&told(&scratch, "came"), "done");
+    let done = last_event(&scratch.told("came"), "done");
     assert_eq!((&done["objects"], &done["failed"]), (&1.into(), &1.into()), "{done}");
     // A receiver that is stopped keeps what came: the sender may come again.
     assert_eq!(scratch.parts("out"), 1, "{:?}", scratch.names("out"));
@@ -197,38 +176,26 @@ fn a_feed_that_is_stopped_while_its_receivers_are_away_keeps_what_they_lack_for_
     ] {
         let scratch = Scratch::new();
         old_file(&scratch, "in/big", 2_000_000);
-        let path = scratch.arg("session");
-        let mut args = vec!["--rate", "8M"];
-        args.extend(session.then_some(["--session", &path]).into_iter().flatten());
-        let start = |told| {
-            _ = fs::remove_file(scratch.path("ticket"));
-            let told = File::create(scratch.path(told)).unwrap();
-            let mut command = feed_command(&scratch, &args);
-            let sender = command.stdout(told.try_clone().unwrap()).stderr(told).spawn_guarded();
-            wait_until("the ticket is written", || scratch.path("ticket").exists());
-            sender
-        };
-        let sender = start("first");
-        let mut receiver = scratch.receive("out", &[]);
+        let args = if session { "--rate 8M --session session" } else { "--rate 8M" };
+        let sender = feed(&scratch, "first", args);
+        let mut receiver = scratch.receive("out", "");
         wait_until("a part is there", || scratch.parts("out") == 1);
-        receiver.kill().unwrap();
-        drop(receiver);
-        wait_until("that is noticed", || told(&scratch, "first").contains(r#""event":"left""#));
+        receiver.end();
+        wait_for_events(&scratch, "first", "left", 1);
         sender.signal(2);
         // With a session that is kept, nothing is lost.
         finish_with(if session { 0 } else { 3 }, sender);
-        assert!(told(&scratch, "first").contains(words), "{}", told(&scratch, "first"));
+        assert_says(&scratch.told("first"), &[words]);
 
-        let sender = start("second");
-        let receiver = scratch.receive("out", &[]);
+        let sender = feed(&scratch, "second", args);
+        let receiver = scratch.receive("out", "");
         scratch.file("in/last", 100);
         wait_for(&scratch, "out", "last");
         if session {
             wait_for(&scratch, "out", "big");
         }
         assert_eq!(scratch.path("out/big").exists(), session);
-        sender.signal(2);
-        finish_well(sender);
+        stop(sender);
         drop(receiver);
     }
 }
@@ -239,28 +206,23 @@ fn a_busy_feed_that_is_stopped_finishes_what_is_under_way() {
     let scratch = Scratch::new();
     let names = ["a", "b", "c", "d"];
     names.iter().for_each(|name| old_file(&scratch, &format!("in/{name}"), 1_500_000));
-    let args = ["--rate", "8M", "--at-once", "2"];
-    let sender = feed(&scratch, "sent", &args);
+    let args = "--rate 8M --at-once 2";
+    let sender = feed(&scratch, "sent", args);
     let receiver = receive_with_events(&scratch);
-    wait_until("two are under way", || told(&scratch, "came").matches(r#""event":"announced""#).count() == 2);
+    wait_for_events(&scratch, "came", "announced", 2);
     sender.signal(2);
     let (code, said) = finish(receiver);
     assert_eq!(code, Some(0), "{said}");
     finish_well(sender);
-    assert!(
-        told(&scratch, "sent").contains("stopping when the 2 files are done"),
-        "{}",
-        told(&scratch, "sent")
-    );
+    assert_says(&scratch.told("sent"), &["stopping when the 2 files are done"]);
     assert_eq!(scratch.names("out"), ["a", "b"]);
 
-    let sender = feed(&scratch, "sent", &args);
-    let receiver = scratch.receive("out", &[]);
+    let sender = feed(&scratch, "sent", args);
+    let receiver = scratch.receive("out", "");
     for name in ["c", "d"] {
         wait_for(&scratch, "out", name);
     }
-    sender.signal(15);
-    finish_well(sender);
+    stop(sender);
     finish_well(receiver);
 }
 
@@ -270,29 +232,27 @@ fn a_busy_feed_that_is_stopped_finishes_what_is_under_way() {
 fn a_stopped_feed_ends_in_spite_of_what_does_not_get_done() {
     let scratch = Scratch::new();
     old_file(&scratch, "in/small", 10);
-    let args = ["--rate", "500k"];
-    let mut sender = feed(&scratch, "sent", &args);
+    let args = "--rate 500k";
+    let mut sender = feed(&scratch, "sent", args);
     let receiver = receive_with_events(&scratch);
     wait_for(&scratch, "out", "small");
     scratch.file("in/large", 8_000_000);
-    wait_until("it is under way", || told(&scratch, "came").matches(r#""event":"announced""#).count() == 2);
+    wait_for_events(&scratch, "came", "announced", 2);
     let since = std::time::Instant::now();
     sender.signal(15);
     finish_with(3, sender);
     let took = since.elapsed().as_secs();
     assert!((25..50).contains(&took), "{took} s");
     let (code, _) = finish(receiver);
-    let came = events(&told(&scratch, "came"));
+    let came = events(&scratch.told("came"));
     let failed = came.iter().find(|event| event["event"] == "failed").expect("what is missing is named");
-    assert!(
-        failed["name"] == "large" && failed["reason"].as_str().unwrap().contains("it was stopped"),
-        "{failed}"
-    );
+    assert_eq!(failed["name"], "large");
+    assert_says(failed["reason"].as_str().unwrap(), &["it was stopped"]);
     assert_eq!(code, Some(1));
 
-    sender = feed(&scratch, "sent", &args);
+    sender = feed(&scratch, "sent", args);
     let mut receiver = receive_with_events(&scratch);
-    wait_until("it is under way", || told(&scratch, "came").contains(r#""event":"announced""#));
+    wait_for_events(&scratch, "came", "announced", 1);
     sender.signal(15);
     std::thread::sleep(Duration::from_millis(2_500));
     sender.signal(15);
@@ -303,8 +263,8 @@ fn a_stopped_feed_ends_in_spite_of_what_does_not_get_done() {
 #[test]
 fn a_file_is_sent_whole_however_long_its_writer_pauses() {
     let scratch = Scratch::new();
-    let sender = feed(&scratch, "sent", &["--remove"]);
-    let receiver = scratch.receive("out", &[]);
+    let sender = feed(&scratch, "sent", "--remove");
+    let receiver = scratch.receive("out", "");
     let mut slow = File::create(scratch.path("in/slow")).unwrap();
     slow.write_all(b"first half, ").unwrap();
     std::thread::sleep(Duration::from_millis(3500));
@@ -317,8 +277,7 @@ fn a_file_is_sent_whole_however_long_its_writer_pauses() {
     drop(slow);
     wait_for(&scratch, "out", "slow");
     assert_eq!(fs::read(scratch.path("out/slow")).unwrap(), b"first half, second half");
-    sender.signal(15);
-    finish_well(sender);
+    stop(sender);
     finish_well(receiver);
 }
 
@@ -333,20 +292,19 @@ fn a_receiver_takes_what_it_wants_under_its_own_names_and_in_batches() {
         ("model/small", 10),
     ];
     names.iter().for_each(|(name, len)| old_file(&scratch, &format!("in/{name}"), *len));
-    let sender = feed(&scratch, "sent", &["--wait", "2"]);
-    let list = scratch.arg("list");
-    let wanted = ["--only", "radar/*", "--only", "model/*", "--not", "*.tmp", "--max-size", "400k"];
-    let command = format!("sh -c 'echo $0 $# >> {list}' batch {{}}");
-    let renames = ["--rename", "radar/*=old/{name}.{}", "--exec", &command, "--batch", "1"];
-    let choosy = scratch.receive("choosy", &[&wanted[..], &renames].concat());
-    let all = scratch.receive("all", &["--rename", "model/small=.out"]);
-    wait_until("the command has run", || fs::read_to_string(&list).is_ok_and(|text| text == "batch 3\n"));
+    let sender = feed(&scratch, "sent", "--wait 2");
+    let choosy = "--only radar/* --only model/* --not *.tmp --max-size 400k --rename radar/*=old/{name}.{}";
+    let command = format!("sh -c 'echo $0 $# >> {}' batch {{}}", scratch.arg("list"));
+    let choosy = [choosy.words(), ["--exec", &command, "--batch", "1"].words()].concat();
+    let choosy = scratch.receive("choosy", choosy);
+    let all = scratch.receive("all", "--rename model/small=.out");
+    wait_until("the command has run", || scratch.told("list") == "batch 3\n");
     wait_for(&scratch, "all", "model/large");
     for name in ["old/1.radar/1", "old/2.radar/2", "model/small"] {
         assert!(scratch.path("choosy").join(name).exists(), "{name}");
     }
     assert!(!scratch.path("choosy/model/large").exists() && !scratch.path("choosy/radar").exists());
-    wait_until("the sender knows", || told(&scratch, "sent").matches(r#""event":"object""#).count() == 5);
+    wait_for_events(&scratch, "sent", "object", 5);
     sender.signal(15);
     // One receiver refuses a hidden name.
     finish_with(3, sender);
@@ -358,21 +316,20 @@ fn a_receiver_takes_what_it_wants_under_its_own_names_and_in_batches() {
 #[test]
 fn a_receiver_that_was_away_gets_the_newest_files_that_it_has_missed() {
     let scratch = Scratch::new();
-    let sender = feed(&scratch, "sent", &["--keep", "3", "--remove"]);
-    let receiver = scratch.receive("always", &[]);
-    let mut away = scratch.receive("away", &[]);
+    let sender = feed(&scratch, "sent", "--keep 3 --remove");
+    let receiver = scratch.receive("always", "");
+    let mut away = scratch.receive("away", "");
     scratch.file("in/0", 300_000);
     for folder in ["always", "away"] {
         wait_for(&scratch, folder, "0");
     }
-    away.kill().unwrap();
-    drop(away);
+    away.end();
     for number in 1..=5 {
         scratch.file(&format!("in/{number}"), 200_000);
         wait_for(&scratch, "always", &number.to_string());
     }
     wait_until("old ones are removed", || scratch.names("in") == ["3", "4", "5"]);
-    let away = scratch.receive("away", &[]);
+    let away = scratch.receive("away", "");
     for number in 3..=5 {
         wait_for(&scratch, "away", &number.to_string());
     }
@@ -393,51 +350,32 @@ fn what_is_urgent_leaves_first_and_what_expires_is_given_up() {
     old_file(&scratch, "in/urgent/c", 1000);
     let rules = "[[rule]]\nnames = \"urgent/*\"\npriority = 9\n\n[[rule]]\nnames = \"*\"\npriority = 1\n";
     fs::write(scratch.path("rules"), rules).unwrap();
-    let rules = scratch.arg("rules");
-    let terms = [
-        "--rule",
-        "a-*:expires=3s,retx-factor=2",
-        "--rules",
-        &rules,
-        "--rate",
-        "4M",
-        "--at-once",
-        "1",
-        "--remove",
-    ];
-    let sender = feed(&scratch, "sent", &terms);
+    let terms = "--rule a-*:expires=3s,retx-factor=2 --rules rules --rate 4M --at-once 1 --remove";
+    let sender = feed(&scratch, "sent", terms);
     let receiver = receive_with_events(&scratch);
-    wait_until("the late one is given up", || told(&scratch, "came").contains(r#""event":"failed""#));
+    wait_for_events(&scratch, "came", "failed", 1);
     wait_until("all files are removed", || {
         scratch.names("in") == ["urgent"] && scratch.names("in/urgent").is_empty()
     });
     sender.signal(15);
     finish_with(3, sender);
     finish(receiver);
-    let names: Vec<_> = events(&told(&scratch, "came"))
-        .iter()
-        .filter(|event| event["event"] == "object" || event["event"] == "failed")
-        .map(|event| event["name"].as_str().unwrap().to_owned())
-        .collect();
+    let came = events(&scratch.told("came"));
+    let ended = came.iter().filter(|event| event["event"] == "object" || event["event"] == "failed");
+    let names: Vec<_> = ended.map(|event| event["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["urgent/c", "b-usual", "a-late"]);
-    for file in ["sent", "came"] {
-        assert!(told(&scratch, file).contains("it has expired"), "{file}: {}", told(&scratch, file));
-    }
+    ["sent", "came"].iter().for_each(|file| assert_says(&scratch.told(file), &["it has expired"]));
 }
 
 #[test]
 fn an_urgent_file_passes_all_small_ones_that_wait() {
     let scratch = Scratch::new();
     (0..60).for_each(|number| old_file(&scratch, &format!("in/{number:02}"), 10_000));
-    let args = ["--rule", "urgent:priority=1", "--rate", "1M", "--at-once", "2"];
-    let sender = feed(&scratch, "sent", &args);
+    let sender = feed(&scratch, "sent", "--rule urgent:priority=1 --rate 1M --at-once 2");
     let receiver = receive_with_events(&scratch);
-    let came = || {
-        let events = events(&told(&scratch, "came")).into_iter();
-        events
-            .filter(|event| event["event"] == "object")
-            .map(|event| event["name"].clone())
-            .collect::<Vec<_>>()
+    let came = || -> Vec<_> {
+        let came = events(&scratch.told("came")).into_iter().filter(|event| event["event"] == "object");
+        came.map(|event| event["name"].clone()).collect()
     };
     wait_until("some have come", || came().len() >= 5);
     let before = came().len();
@@ -447,23 +385,22 @@ fn an_urgent_file_passes_all_small_ones_that_wait() {
     let at = came().iter().position(|name| name == "urgent").unwrap();
     // Two are under way, and some may leave while this test looks.
     assert!((before..before + 10).contains(&at), "{before} came before, and {at} in the end");
-    sender.signal(15);
-    finish_well(sender);
+    stop(sender);
     finish(receiver);
 }
 
 #[test]
 fn what_fills_a_folder_before_anybody_comes_waits_there() {
     let scratch = Scratch::new();
-    let sender = feed(&scratch, "sent", &["--spool-files", "3", "--remove"]);
+    let sender = feed(&scratch, "sent", "--spool-files 3 --remove");
     (0..10).for_each(|number| _ = scratch.file(&format!("in/{number}"), 10));
-    wait_until("that is told", || told(&scratch, "sent").contains("no receiver has come yet, and at most 3"));
+    wait_until("that is told", || scratch.told("sent").contains("no receiver has come yet, and at most 3"));
     assert_eq!(scratch.names("in").len(), 10);
-    let receiver = scratch.receive("out", &[]);
+    let receiver = scratch.receive("out", "");
     wait_until("all are sent", || scratch.names("in").is_empty());
     wait_until("all have come", || scratch.names("out").iter().filter(|name| name.len() == 1).count() == 10);
     sender.signal(15);
-    let told = told(&scratch, "sent") + &finish_well(sender);
+    let told = scratch.told("sent") + &finish_well(sender);
     assert!(!told.contains("dropped, the last"), "{told}");
     finish(receiver);
 }
@@ -471,11 +408,11 @@ fn what_fills_a_folder_before_anybody_comes_waits_there() {
 #[test]
 fn a_folder_that_fills_loses_the_oldest_of_the_lowest_priority_and_says_so() {
     let scratch = Scratch::new();
-    let args = ["--spool-files", "3", "--rule", "kept-*:priority=1", "--rule", "z:expires=1s", "--remove"];
-    let sender = feed(&scratch, "sent", &[&args[..], &["--rate", "1M", "--at-once", "1"]].concat());
-    let receiver = scratch.receive("out", &[]);
+    let args = "--spool-files 3 --rule kept-*:priority=1 --rule z:expires=1s --remove --rate 1M --at-once 1";
+    let sender = feed(&scratch, "sent", args);
+    let receiver = scratch.receive("out", "");
     scratch.file("in/large", 700_000);
-    wait_until("it is being sent", || told(&scratch, "sent").contains(r#""objects":1"#));
+    wait_until("it is being sent", || scratch.told("sent").contains(r#""objects":1"#));
     scratch.file("in/kept-0", 10);
     for number in 1..=8 {
         scratch.file(&format!("in/{number}"), 10);
@@ -488,11 +425,10 @@ fn a_folder_that_fills_loses_the_oldest_of_the_lowest_priority_and_says_so() {
         wait_for(&scratch, "out", name);
     }
     assert!(!scratch.path("out/7").exists() && !scratch.path("out/8").exists());
-    sender.signal(15);
-    finish_well(sender);
-    let told = told(&scratch, "sent");
+    stop(sender);
+    let told = scratch.told("sent");
     assert!(told.contains("at most 3 objects may wait; the oldest of the lowest priority went"), "{told}");
-    let done = session::last_event(&told, "done");
+    let done = last_event(&told, "done");
     assert_eq!(done["dropped"], 7, "{told}");
     assert_eq!((&done["expired"], &done["not_sent"]), (&1.into(), &1.into()), "{told}");
     // What nobody could send fails nowhere, and the feed's end is no failure.
@@ -502,45 +438,13 @@ fn a_folder_that_fills_loses_the_oldest_of_the_lowest_priority_and_says_so() {
 #[test]
 fn a_folder_is_looked_at_where_changes_are_not_told_and_belongs_to_one_sender() {
     let scratch = Scratch::new();
-    let sender = feed(&scratch, "sent", &["--poll", "--remove"]);
-    refused(&mut feed_command(&scratch, &[]), &["another sender watches", "in"]);
-    let receiver = scratch.receive("out", &[]);
+    let sender = feed(&scratch, "sent", "--poll --remove");
+    refused(&mut feed_command(&scratch, ""), &["another sender watches", "in"]);
+    let receiver = scratch.receive("out", "");
     scratch.file("in/one", 10);
     wait_for(&scratch, "out", "one");
-    sender.signal(15);
-    finish_well(sender);
+    stop(sender);
     finish_well(receiver);
-}
-
-#[test]
-fn what_cannot_be_is_refused_in_one_line() {
-    let scratch = Scratch::new();
-    fs::create_dir(scratch.path("in")).unwrap();
-    scratch.file("in/.treecast-feed", 100);
-    for (args, words) in [
-        (&["feed", "no/such/folder"][..], &["no/such/folder", "treecast feed"][..]),
-        (&["feed", "/proc/self/exe"], &["it is no folder"]),
-        (&["feed", "-", "--remove"], &["--remove", "name one"]),
-        (&["feed", "in", "--keep", "2", "--repair", "none"], &["--keep", "--repair nack"]),
-        (&["feed", "in", "--repair", "carousel"], &["a feed goes on: take another --repair"]),
-        (
-            &["feed", "in", "--state", "none/state"],
-            &["cannot keep what has been sent in none/state", "--state"],
-        ),
-        (&["feed", "in", "--rule", "*:prio=1"], &["\"prio\" is no term"]),
-        (&["feed", "in", "--rule", "*:expires=0"], &["a time from 1s"]),
-        (&["feed", "in", "--rule", "*:priority=1", "--rule", "*:priority=2"], &["two rules are for \"*\""]),
-        (&["feed", "in", "--rules", "none"], &["cannot read none", "--rules"]),
-        (&["feed", "in"], &[".treecast-feed", "something else"]),
-        (&["receive", "ticket", "--rename", "*=x"], &["{name}"]),
-        (&["receive", "ticket", "--batch", "5"], &["--exec"]),
-        (&["receive", "ticket", "--batch", "0", "--exec", "test {}"], &["at least 1 s"]),
-        (&["receive", "ticket", "--exec", "nosuchprog {}"], &["there is no program nosuchprog"]),
-        (&["receive", "ticket", "--old", "nofile"], &["cannot read nofile", "--old"]),
-        (&["receive", "ticket", "--rename", "*=../{}"], &["no file can be called \"../{}\"", "--rename"]),
-    ] {
-        refused(treecast().args(args).current_dir(scratch.path("")), words);
-    }
 }
 
 #[test]
@@ -549,12 +453,8 @@ fn what_is_excluded_stays_in_the_folder_whenever_it_comes() {
     for name in ["in/before.txt", "in/before.tmp", "in/cache/deep/before", "in/top/log", "in/below/top/log"] {
         old_file(&scratch, name, 100);
     }
-    let sender = feed(
-        &scratch,
-        "sent",
-        &["--remove", "--exclude", "*.tmp", "--exclude", "cache/", "--exclude=/top/log"],
-    );
-    let receiver = scratch.receive("out", &[]);
+    let sender = feed(&scratch, "sent", "--remove --exclude *.tmp --exclude cache/ --exclude=/top/log");
+    let receiver = scratch.receive("out", "");
     wait_for(&scratch, "out", "before.txt");
     wait_for(&scratch, "out", "below/top/log");
     for name in ["in/after.tmp", "in/cache/after", "in/below/after.tmp", "in/below/after.txt"] {

@@ -101,7 +101,7 @@ fn products_of_ldm_reach_receivers() {
     sender.arg(scratch.path("spool")).stdout(Stdio::null()).stderr(Stdio::null());
     let sender = sender.spawn_guarded();
     wait_until("the ticket is written", || scratch.path("ticket").exists());
-    let receiver = scratch.receive("out", &[]);
+    let receiver = scratch.receive("out", "");
     let mut pqact = Pqact::start(&scratch.path("spool"));
     let names: Vec<String> =
         (0..20).map(|number| format!("data/nam !grib2 /#{number:03}/TMPK! {number:06}")).collect();

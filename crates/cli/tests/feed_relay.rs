@@ -6,43 +6,39 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::session::{Guarded, Lab, Scratch, contents, finish, path, start, wait_until};
+use crate::{
+    session::{Guarded, Scratch, TREECAST, finish, path, start, wait_until},
+    site::Site,
+};
 
 /// A LAN of a sender and three receivers, client0 to client2. The firewalls of the first two drop UDP from the sender.
-struct Network(Lab);
+fn site() -> Site {
+    let site = Site::up("lan:clients=3,rate=100M,loss=0%");
+    let server = site.address("server0");
+    let rules = format!(
+        "table inet site {{ chain input {{ type filter hook input priority 0; ip6 saddr {server} meta l4proto udp counter drop; }}; }}"
+    );
+    site.filter(&["client0", "client1"], &rules);
+    site
+}
 
-impl Network {
-    fn new() -> Self {
-        let lab = Lab::up("tcr", "lan:clients=3,rate=100M,loss=0%");
-        let shown = lab.on("server0", "ip").args(["-6", "-o", "address", "show", "scope", "global"]).output();
-        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
-        let server = shown.split_whitespace().find_map(|word| word.strip_suffix("/64")).expect("an address");
-        let rules = format!(
-            "table inet site {{ chain input {{ type filter hook input priority 0; ip6 saddr {server} meta l4proto udp counter drop; }}; }}"
-        );
-        lab.filter(&["client0", "client1"], &rules);
-        Self(lab)
-    }
+fn feed(site: &Site) -> Guarded {
+    let args = "feed --remove --keep 100 --rate 40M --ticket-file ticket source";
+    let feed = start(site.command("server0", args).stderr(Stdio::null()));
+    site.scratch.wait_for_ticket();
+    feed
+}
 
-    fn feed(&self, scratch: &Scratch) -> Guarded {
-        let mut feed = self.0.treecast("server0");
-        feed.args(["feed", "--remove", "--keep", "100", "--rate", "40M", "--ticket-file"])
-            .arg(scratch.path("ticket"));
-        let feed = start(feed.arg(scratch.path("source")).stderr(Stdio::null()));
-        wait_until("the sender's ticket is written", || scratch.path("ticket").exists());
-        feed
-    }
-
-    /// The process of a node whose command line has all these words.
-    fn process(&self, node: &str, words: &[&str]) -> Option<String> {
-        let pids = Command::new("ip").args(["netns", "pids", &self.0.namespace(node)]).output().unwrap();
-        let pids = String::from_utf8(pids.stdout).unwrap();
-        let is_it = |pid: &&str| {
-            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            words.iter().all(|word| line.split('\0').any(|argument| argument == *word))
-        };
-        pids.lines().find(is_it).map(str::to_owned)
-    }
+/// The process of a node whose command line has all these words.
+fn process(site: &Site, node: &str, words: &[&str]) -> Option<String> {
+    let namespace = &site.lab().node(node).unwrap().namespace;
+    let pids = Command::new("ip").args(["netns", "pids", namespace]).output().unwrap();
+    let pids = String::from_utf8(pids.stdout).unwrap();
+    let is_it = |pid: &&str| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.iter().all(|word| line.split('\0').any(|argument| argument == *word))
+    };
+    pids.lines().find(is_it).map(str::to_owned)
 }
 
 /// Puts files of these numbers into the sender's folder.
@@ -60,7 +56,7 @@ fn wait_for(scratch: &Scratch, folders: &[&str], numbers: std::ops::Range<usize>
     {
         let name = format!("{folder}/maps/{number}");
         wait_until(&name, || scratch.path(&name).exists());
-        assert!(fs::read(scratch.path(&name)).unwrap() == contents(1000 + 700 * number), "{name}");
+        scratch.assert_file(&name, 1000 + 700 * number);
     }
 }
 
@@ -70,7 +66,7 @@ fn script() -> String {
 
 /// Where the script finds the command.
 fn search() -> String {
-    let program = Path::new(env!("CARGO_BIN_EXE_treecast")).parent().unwrap();
+    let program = Path::new(TREECAST).parent().unwrap();
     format!("{}:{}", path(program), std::env::var("PATH").unwrap())
 }
 
@@ -98,48 +94,45 @@ fn a_relay_ends_whatever_its_ticket_command_does_and_tells_by_its_exit_code_how(
 
 #[test]
 fn a_relay_hands_a_feed_on_to_a_site_that_udp_does_not_reach() {
-    let (network, scratch) = (Network::new(), Scratch::new());
+    let site = site();
+    let scratch = &site.scratch;
     fs::create_dir(scratch.path("source")).unwrap();
-    let sender = network.feed(&scratch);
-    let ask = format!("cat '{}'", scratch.arg("ticket"));
-    let mut relay = network.0.on("client0", &script());
+    let sender = feed(&site);
+    let mut relay = Command::new(script());
     relay
-        .arg(scratch.path("a spool"))
-        .arg(ask)
-        .args(["--keep", "100", "--ticket-file"])
-        .arg(scratch.path("the ticket"));
-    let relay = start(relay.env("PATH", search()).stdout(Stdio::null()).stderr(Stdio::null()));
+        .args(["a spool", "cat ticket", "--keep", "100", "--ticket-file", "the ticket"])
+        .env("PATH", search());
+    relay.current_dir(scratch.path("")).stdout(Stdio::null()).stderr(Stdio::null());
+    let relay = start(&mut site.on("client0", relay));
     wait_until("the relay's ticket is written", || scratch.path("the ticket").exists());
     let receive = |node: &str, ticket: &str, into: &str| {
-        let mut command = network.0.treecast(node);
-        command.arg("receive").arg(format!("@{}", scratch.arg(ticket))).arg("--into").arg(scratch.path(into));
-        start(command.stderr(Stdio::null()))
+        start(site.command(node, ["receive", ticket, "--into", into]).stderr(Stdio::null()))
     };
-    let site = receive("client1", "the ticket", "site");
-    let open = receive("client2", "ticket", "open");
-    put(&scratch, 0..30);
-    wait_for(&scratch, &["open", "site"], 0..30);
+    let far = receive("client1", "@the ticket", "site");
+    let open = receive("client2", "@ticket", "open");
+    put(scratch, 0..30);
+    wait_for(scratch, &["open", "site"], 0..30);
 
-    let receiver = || network.process("client0", &["receive", &scratch.arg("a spool")]);
+    let receiver = || process(&site, "client0", &["receive", "a spool"]);
     let killed = receiver().expect("the relay receives");
     assert!(Command::new("kill").args(["-KILL", &killed]).status().unwrap().success());
     wait_until("the relay receives again", || receiver().is_some_and(|pid| pid != killed));
-    put(&scratch, 30..35);
-    wait_for(&scratch, &["open", "site"], 30..35);
+    put(scratch, 30..35);
+    wait_for(scratch, &["open", "site"], 30..35);
 
     sender.signal(15);
     finish(sender);
     fs::remove_file(scratch.path("ticket")).unwrap();
-    put(&scratch, 35..40);
-    let sender = network.feed(&scratch);
-    wait_for(&scratch, &["site"], 35..40);
+    put(scratch, 35..40);
+    let sender = feed(&site);
+    wait_for(scratch, &["site"], 35..40);
     assert!(receiver().is_some());
 
     relay.signal(15);
     finish(relay);
     assert!(receiver().is_none(), "a relay that is stopped leaves no process behind");
     assert_eq!(scratch.names("a spool/maps"), [""; 0], "and no file");
-    let (code, told) = finish(site);
+    let (code, told) = finish(far);
     assert!(code == Some(0) && told.contains("40 files") && told.contains("nothing was lost"), "{told}");
     drop((open, sender));
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::session::{Scratch, contents, finish_well, path, wait_until};
+use crate::session::{Scratch, all_well, finish_well, wait_until};
 use socket2::{Domain, Socket, Type};
 
 const STRANGERS: usize = 10_000;
@@ -38,9 +38,8 @@ fn of_process(id: u32, key: &str) -> u64 {
 #[test]
 fn strangers_keep_no_receiver_out_and_cost_little() {
     treecast_host::file_limit::raise();
-    let scratch = Scratch::new();
-    let file = scratch.file("file", 2_000_000);
-    let sender = scratch.send(&["--wait", "4", "--control", "127.0.0.1:0", path(&file)]);
+    let scratch = Scratch::with_file("file", 2_000_000);
+    let sender = scratch.send("--wait 4 --control 127.0.0.1:0 file");
     let ticket = scratch.ticket();
     let (id, to) = (sender.id(), ticket.control[0]);
     let (is_over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -66,10 +65,10 @@ fn strangers_keep_no_receiver_out_and_cost_little() {
         });
         // Two come in the middle of the crowd; the session starts with the last two, when all strangers are there.
         wait_until("strangers come", || count.load(Ordering::Relaxed) > STRANGERS / 4);
-        let early = ["a", "b"].map(|into| scratch.receive(into, &[]));
+        let early = ["a", "b"].map(|into| scratch.receive(into, ""));
         wait_until("all strangers are there", || count.load(Ordering::Relaxed) == STRANGERS);
-        let late = ["c", "d"].map(|into| scratch.receive(into, &[]));
-        early.into_iter().chain(late).for_each(|receiver| drop(finish_well(receiver)));
+        let late = ["c", "d"].map(|into| scratch.receive(into, ""));
+        all_well(early.into_iter().chain(late));
         is_over.store(true, Ordering::Relaxed);
         strangers.join().unwrap()
     });
@@ -77,8 +76,6 @@ fn strangers_keep_no_receiver_out_and_cost_little() {
     assert!(opened > STRANGERS * 9 / 10, "{opened}");
     assert!(descriptors < 400, "{descriptors} descriptors");
     assert!(memory_kb < 100_000, "{memory_kb} KiB");
-    for into in ["a", "b", "c", "d"] {
-        assert!(fs::read(scratch.path(into).join("file")).unwrap() == contents(2_000_000), "{into}");
-    }
+    ["a/file", "b/file", "c/file", "d/file"].iter().for_each(|copy| scratch.assert_file(copy, 2_000_000));
     assert!(TcpStream::connect(to).is_err(), "the sender has ended");
 }

@@ -2,7 +2,7 @@
 //! that forge. Nothing wrong is ever accepted, and what is right comes through.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::Read,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
     process::Stdio,
@@ -12,8 +12,7 @@ use std::{
 };
 
 use crate::session::{
-    Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, joined, last_event, path, treecast,
-    wait_until,
+    Scratch, SpawnGuarded, all_well, finish, finish_well, finish_with, joined, last_event, wait_until,
 };
 use serde_json::Value;
 use treecast_driver::{
@@ -87,15 +86,14 @@ fn flood(address: &GroupAddress, is_over: &AtomicBool) -> usize {
 
 #[test]
 fn whoever_has_no_key_can_do_no_more_than_be_counted() {
-    let scratch = Scratch::new();
-    let file = scratch.file("file", SIZE);
-    let sender = scratch.send(&["--wait", "2", "--rate", "20M", path(&file)]);
+    let scratch = Scratch::with_file("file", SIZE);
+    let sender = scratch.send("--wait 2 --rate 20M file");
     let ticket = scratch.ticket();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let meddler = scope.spawn(|| meddle(&group(&ticket), &is_over));
         let flooder = scope.spawn(|| flood(&group(&ticket), &is_over));
-        let receivers = ["a", "b"].map(|into| scratch.receive(into, &["--json"]));
+        let receivers = ["a", "b"].map(|into| scratch.receive(into, "--json"));
         for receiver in receivers {
             let done = done(&finish_well(receiver));
             assert!(done["forged_packets"].as_u64() > Some(0), "{done}");
@@ -105,9 +103,7 @@ fn whoever_has_no_key_can_do_no_more_than_be_counted() {
         assert!(meddler.join().unwrap() > 0 && flooder.join().unwrap() > 0);
     });
     finish_well(sender);
-    for into in ["a", "b"] {
-        assert!(fs::read(scratch.path(into).join("file")).unwrap() == contents(SIZE), "{into}");
-    }
+    ["a/file", "b/file"].iter().for_each(|copy| scratch.assert_file(copy, SIZE));
 }
 
 /// An honest receiver's part in the session, admitted as any other is.
@@ -176,72 +172,62 @@ fn forge(ticket: &Ticket, key: Option<&GroupKey>, blocks: &[(u64, usize)]) {
 fn a_member_that_forges_costs_chunks_and_not_the_object() {
     const LARGE: usize = 8_000_000;
     const CHUNK: u64 = 65_536;
-    for args in [&["--rate", "100M"][..], &["--rate", "100M", "--plain"], &["--rate", "100M", "--fec", "20%"]]
-    {
-        let scratch = Scratch::new();
-        let file = scratch.file("file", LARGE);
-        let is_plain = args.contains(&"--plain");
+    for args in ["--rate 100M", "--rate 100M --plain", "--rate 100M --fec 20%"] {
+        let scratch = Scratch::with_file("file", LARGE);
+        let is_plain = args.contains("--plain");
         let wait = if is_plain { "2" } else { "3" };
-        let sender = scratch.send(&[args, &["--block", "1400", "--wait", wait, path(&file)]].concat());
+        let sender = scratch.send(format!("{args} --block 1400 --wait {wait} file"));
         let ticket = scratch.ticket();
-        let mut first = scratch.receive("a", &["--json"]);
+        let mut first = scratch.receive("a", "--json");
         let mut told = joined(&mut first);
         let member = (!is_plain).then(|| join(&ticket));
         // One block, a run over the border of two chunks, and one in the last chunk, which is short.
         let last = LARGE as u64 / CHUNK * CHUNK;
-        forge(
-            &ticket,
-            member.as_ref().map(|(_, key)| key),
-            &[(3 * CHUNK, 1), (11 * CHUNK - 9000, 20), (last + 100, 1)],
-        );
+        let blocks = [(3 * CHUNK, 1), (11 * CHUNK - 9000, 20), (last + 100, 1)];
+        forge(&ticket, member.as_ref().map(|(_, key)| key), &blocks);
         thread::sleep(Duration::from_millis(100));
-        let second = scratch.receive("b", &[]);
+        let second = scratch.receive("b", "");
         let has_begun = || scratch.parts("b") > 0 || scratch.path("b/file").exists();
         wait_until("the session has begun", has_begun);
         drop(member);
         let mut text = String::new();
         told.read_to_string(&mut text).unwrap();
-        finish_well(first);
-        finish_well(second);
+        all_well([first, second]);
         // To the sender, the member is a receiver that has left.
         let said = finish(sender).1;
         assert!(is_plain || said.contains("all of it is at 2 of 3 receivers"), "{said}");
-        for into in ["a", "b"] {
-            assert!(fs::read(scratch.path(into).join("file")).unwrap() == contents(LARGE), "{args:?} {into}");
-        }
+        ["a/file", "b/file"].iter().for_each(|copy| scratch.assert_file(copy, LARGE));
         let done = done(&text);
         let (wrong, again) = (done["wrong_chunks"].as_u64(), done["retransmitted_bytes"].as_u64());
-        assert!((3..=6).contains(&wrong.unwrap()), "{args:?}: {done}");
-        assert!((1..=10 * CHUNK).contains(&again.unwrap()), "{args:?}: {done}");
+        assert!((3..=6).contains(&wrong.unwrap()), "{args}: {done}");
+        assert!((1..=10 * CHUNK).contains(&again.unwrap()), "{args}: {done}");
     }
 }
 
 /// Each piece is verified before the pipe gets it, and what was forged of it is fetched again.
 #[test]
 fn a_forged_block_never_reaches_a_pipe() {
-    for (args, wait) in [(&["--plain"][..], "1"), (&[], "2")] {
-        let scratch = Scratch::new();
-        scratch.file("input", SIZE);
-        let mut command = treecast();
-        command.args(["send", "--interface", "lo", "--block", "1400", "--rate", "100M", "--wait", wait]);
-        command.arg("--ticket-file").arg(scratch.path("ticket")).args(args).arg("-");
+    for (args, wait) in [("--plain", 1), ("", 2)] {
+        let scratch = Scratch::with_file("input", SIZE);
+        let send = format!(
+            "send --interface lo --block 1400 --rate 100M --wait {wait} --ticket-file ticket {args} -"
+        );
+        let mut command = scratch.command(send);
         command.stdin(File::open(scratch.path("input")).unwrap());
-        let sender = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded();
-        wait_until("the ticket is written", || scratch.path("ticket").exists());
+        let sender = scratch.with_ticket(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let ticket = scratch.ticket();
         let member = args.is_empty().then(|| join(&ticket));
-        let mut command = treecast();
-        command.args(["receive", "--stdout", "--interface", "lo", &format!("@{}", scratch.arg("ticket"))]);
+        let mut command = scratch.command("receive --stdout --interface lo @ticket");
         command.stdin(Stdio::null()).stderr(Stdio::piped());
         let receiver = command.stdout(File::create(scratch.path("output")).unwrap()).spawn_guarded();
         // Before and while the receiver comes, until it has got something. The sender waits for both of them.
         wait_until("the first chunk has passed", || {
             forge(&ticket, member.as_ref().map(|(_, key)| key), &[(65_536, 3), (500_000, 20)]);
-            fs::metadata(scratch.path("output")).unwrap().len() > 0
+            scratch.path("output").metadata().unwrap().len() > 0
         });
         drop(member);
-        let said = finish_well(receiver);
-        assert!(fs::read(scratch.path("output")).unwrap() == contents(SIZE), "{args:?}: {said}");
+        finish_well(receiver);
+        scratch.assert_file("output", SIZE);
         finish(sender);
     }
 }
@@ -250,9 +236,8 @@ fn a_forged_block_never_reaches_a_pipe() {
 #[test]
 fn a_member_that_creeps_does_not_hold_the_others_up() {
     const LARGE: usize = 20_000_000;
-    let scratch = Scratch::new();
-    let file = scratch.file("file", LARGE);
-    let sender = scratch.send(&["--wait", "2", path(&file)]);
+    let scratch = Scratch::with_file("file", LARGE);
+    let sender = scratch.send("--wait 2 file");
     let ticket = scratch.ticket();
     let (mut member, _) = join(&ticket);
     let is_over = AtomicBool::new(false);
@@ -269,23 +254,21 @@ fn a_member_that_creeps_does_not_hold_the_others_up() {
             }
             drop(member);
         });
-        let (code, text) = finish(scratch.receive("a", &[]));
+        let (code, text) = finish(scratch.receive("a", ""));
         is_over.store(true, Ordering::Relaxed);
         creeper.join().unwrap();
         assert_eq!(code, Some(0), "{text}");
     });
     finish_with(3, sender);
-    assert!(fs::read(scratch.path("a").join("file")).unwrap() == contents(LARGE));
+    scratch.assert_file("a/file", LARGE);
 }
 
 /// One ticket, joined again and again: from one address and with one key it is good for a few places, and who comes again
 /// takes its own.
 #[test]
 fn one_ticket_is_good_for_so_many_places_from_one_address_and_with_one_key() {
-    let scratch = Scratch::new();
-    let file = scratch.file("file", 10_000);
-    let options = ["--control", "127.0.0.1:0", "--per-address", "5", "--linger", "0", "--wait", "24"];
-    let sender = scratch.send(&[&options[..], &[path(&file)]].concat());
+    let scratch = Scratch::with_file("file", 10_000);
+    let sender = scratch.send("--control 127.0.0.1:0 --per-address 5 --linger 0 --wait 24 file");
     let ticket = scratch.ticket();
     let mut members = Vec::new();
     let mut come = |identity: &Identity, name: &str, from: [u8; 4]| {
@@ -315,10 +298,7 @@ fn one_ticket_is_good_for_so_many_places_from_one_address_and_with_one_key() {
     for _ in 0..10 {
         assert_eq!(come(&restless, "restless", [127, 0, 2, 1]), Ok(()), "it takes its own place");
     }
-    let others = ["a", "b"].map(|into| scratch.receive(into, &[]));
-    for other in others {
-        finish_well(other);
-    }
+    all_well(["a", "b"].map(|into| scratch.receive(into, "")));
     drop(members);
     assert_eq!(finish(sender).0, Some(3), "the crowd has received nothing");
 }

@@ -1,13 +1,13 @@
 //! Which interface a session takes where the user names none, and sessions between hosts that have link-local addresses alone.
 
 use std::{
-    fs,
     net::{IpAddr, SocketAddr},
     process::Command,
 };
 
 use crate::session::{
-    Guarded, Scratch, contents, events, finish_well, finish_with, last_event, path, start, wait_until,
+    Arguments, Guarded, Scratch, TREECAST, assert_says, events, finish_well, finish_with, last_event, start,
+    wait_until,
 };
 use treecast_wire::ticket::Ticket;
 
@@ -57,25 +57,22 @@ impl Cable {
         found[0]["addr_info"][0]["local"].as_str()?.parse().ok()
     }
 
-    fn treecast(&self, host: &str) -> Command {
+    /// The program on a host, in the scratch folder.
+    fn start(&self, host: &str, scratch: &Scratch, args: &str) -> Guarded {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.host(host), env!("CARGO_BIN_EXE_treecast")]);
-        command
+        command.args(["netns", "exec", &self.host(host), TREECAST]).args(args.words());
+        start(command.current_dir(scratch.path("")))
     }
 
     /// A sender on one host, and the ticket that it has written.
-    fn send(&self, scratch: &Scratch, args: &[&str]) -> (Guarded, Ticket) {
-        let mut command = self.treecast("a");
-        command.args(["send", "--json", "--ticket-file"]).arg(scratch.path("ticket")).args(args);
-        let sender = start(&mut command);
-        wait_until("the ticket is written", || scratch.path("ticket").exists());
+    fn send(&self, scratch: &Scratch, args: &str) -> (Guarded, Ticket) {
+        let sender = self.start("a", scratch, &format!("send --json --ticket-file ticket {args} file"));
+        scratch.wait_for_ticket();
         (sender, scratch.ticket())
     }
 
-    fn receive(&self, scratch: &Scratch, args: &[&str]) -> Guarded {
-        let mut command = self.treecast("b");
-        command.args(["receive", "--json", "--into"]).arg(scratch.path("into")).args(args);
-        start(command.arg(format!("@{}", scratch.path("ticket").display())))
+    fn receive(&self, scratch: &Scratch, args: &str) -> Guarded {
+        self.start("b", scratch, &format!("receive --json --into into {args} @ticket"))
     }
 }
 
@@ -111,13 +108,12 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 /// Delivers a file over the cable. Returns what the sender and the receiver have told.
-fn delivered(cable: &Cable, send: &[&str], receive: &[&str]) -> (Ticket, String, String) {
-    let scratch = Scratch::new();
-    let file = scratch.file("file", 300_000);
-    let (sender, ticket) = cable.send(&scratch, &[send, &[path(&file)]].concat());
+fn delivered(cable: &Cable, send: &str, receive: &str) -> (Ticket, String, String) {
+    let scratch = Scratch::with_file("file", 300_000);
+    let (sender, ticket) = cable.send(&scratch, send);
     let receiver = cable.receive(&scratch, receive);
-    let (sent, received) = (finish_well(sender), finish_well(receiver));
-    assert!(fs::read(scratch.path("into/file")).unwrap() == contents(300_000), "{send:?}");
+    let [sent, received] = [sender, receiver].map(finish_well);
+    scratch.assert_file("into/file", 300_000);
     (ticket, sent, received)
 }
 
@@ -128,16 +124,14 @@ fn hosts_with_link_local_addresses_alone_send_and_receive() {
     // The receiver is not told by which of its interfaces the sender is reached.
     cable.run("b", &up("other"));
     cable.run("a", "ip addr flush dev docker0");
-    let control = format!("[{own}%eth0]:0");
-    for send in
-        [&[][..], &["--fanout", "unicast"], &["--fanout", "auto"], &["--control", &control], &["--plain"]]
-    {
-        let (ticket, sent, received) = delivered(&cable, send, &[]);
-        assert_eq!(addresses(&ticket), [own], "{send:?}");
+    let control = format!("--control [{own}%eth0]:0");
+    for send in ["", "--fanout unicast", "--fanout auto", &control, "--plain"] {
+        let (ticket, sent, received) = delivered(&cable, send, "");
+        assert_eq!(addresses(&ticket), [own], "{send}");
         assert_eq!(last_event(&received, "joined")["interface"], "eth0", "{received}");
         assert_eq!(last_event(&sent, "done")["receivers"][0]["retransmitted_bytes"], 0, "{sent}");
     }
-    delivered(&cable, &["--interface", "eth0"], &["--interface", "eth0"]);
+    delivered(&cable, "--interface eth0", "--interface eth0");
 }
 
 #[test]
@@ -146,7 +140,7 @@ fn a_bridge_without_carrier_is_not_taken_where_no_route_decides() {
     for (host, number) in [("a", 1), ("b", 2)] {
         cable.run(host, &format!("ip addr add 10.9.0.{number}/24 dev eth0"));
     }
-    let (ticket, sent, _) = delivered(&cable, &[], &[]);
+    let (ticket, sent, _) = delivered(&cable, "", "");
     assert_eq!(addresses(&ticket), [IpAddr::from([10, 9, 0, 1])]);
     assert_eq!(warnings(&sent), [""; 0]);
 }
@@ -159,22 +153,21 @@ fn what_was_taken_is_named_where_others_would_do() {
     }
     // Its number is higher, so it is taken second; but it is where the receiver is not.
     cable.run("a", &format!("{} && ip addr add 10.8.0.1/24 dev eth1", up("eth1")));
-    let (ticket, sent, _) = delivered(&cable, &[], &[]);
+    let (ticket, sent, _) = delivered(&cable, "", "");
     assert_eq!(addresses(&ticket), [[10, 9, 0, 1], [10, 8, 0, 1]].map(IpAddr::from));
     let told = warnings(&sent);
     let [line] = &told[..] else { panic!("{sent}") };
     assert!(line.contains("eth0 was taken, and eth1 would do as well"), "{line}");
     // Who names one is told nothing.
-    let (ticket, sent, _) = delivered(&cable, &["--interface", "eth0"], &[]);
+    let (ticket, sent, _) = delivered(&cable, "--interface eth0", "");
     assert_eq!((addresses(&ticket).len(), warnings(&sent).len()), (1, 0));
 }
 
 #[test]
 fn an_interface_without_carrier_that_is_named_is_told_of() {
     let cable = Cable::new("nc");
-    let scratch = Scratch::new();
-    let file = scratch.file("file", 100);
-    let (sender, _) = cable.send(&scratch, &["--interface", "docker0", "--wait-timeout", "1s", path(&file)]);
+    let scratch = Scratch::with_file("file", 100);
+    let (sender, _) = cable.send(&scratch, "--interface docker0 --wait-timeout 1s");
     let told = finish_with(1, sender);
     assert!(warnings(&told).iter().any(|line| line.contains("docker0 has no carrier")), "{told}");
 }
@@ -182,12 +175,8 @@ fn an_interface_without_carrier_that_is_named_is_told_of() {
 /// Gives both hosts addresses of both families.
 fn address(cable: &Cable) {
     for (host, number) in [("a", 1), ("b", 2)] {
-        cable.run(
-            host,
-            &format!(
-                "ip addr add 10.9.0.{number}/24 dev eth0 && ip addr add fd09::{number}/64 dev eth0 nodad"
-            ),
-        );
+        let (v4, v6) = (format!("10.9.0.{number}/24"), format!("fd09::{number}/64"));
+        cable.run(host, &format!("ip addr add {v4} dev eth0 && ip addr add {v6} dev eth0 nodad"));
     }
 }
 
@@ -200,23 +189,17 @@ fn who_does_not_hear_the_group_is_named_by_the_sender_and_says_so() {
         "nft add table inet f && nft add chain inet f in \"{ type filter hook input priority 0; }\" && nft add rule inet f in meta l4proto udp drop",
     );
     for rate in ["60M", "auto"] {
-        let scratch = Scratch::new();
-        let file = scratch.file("file", 3_000_000);
-        let (sender, ticket) = cable.send(&scratch, &["--wait", "2", "--rate", rate, path(&file)]);
-        let mut hearing = cable.treecast("a");
-        hearing.args(["receive", "--json", "--name", "hears", "--into"]).arg(scratch.path("other"));
-        let hearing = start(hearing.arg(ticket.to_string()));
-        let deaf = cable.receive(&scratch, &["--name", "deaf"]);
-        let (sent, deaf, hearing) = (finish_well(sender), finish_well(deaf), finish_well(hearing));
+        let scratch = Scratch::with_file("file", 3_000_000);
+        let (sender, ticket) = cable.send(&scratch, &format!("--wait 2 --rate {rate}"));
+        let hearing = cable.start("a", &scratch, "receive --json --name hears --into other @ticket");
+        let deaf = cable.receive(&scratch, "--name deaf");
+        let [sent, deaf, hearing] = [sender, deaf, hearing].map(finish_well);
         let done = last_event(&sent, "done");
         for receiver in done["receivers"].as_array().unwrap() {
             let is_deaf = receiver["receiver"] == "deaf";
             assert_eq!(receiver["hears_nothing"], is_deaf, "{rate}: {sent}");
-            assert_eq!(
-                receiver["retransmitted_bytes"].as_u64() >= Some(3_000_000),
-                is_deaf,
-                "{rate}: {sent}"
-            );
+            let came_again = receiver["retransmitted_bytes"].as_u64() >= Some(3_000_000);
+            assert_eq!(came_again, is_deaf, "{rate}: {sent}");
         }
         let group = format!("deaf hears nothing of the group {}, sent on eth0", ticket.group);
         assert!(warnings(&sent).iter().any(|line| line.contains(&group)), "{rate}: {sent}");
@@ -232,23 +215,20 @@ fn a_receiver_without_the_groups_family_is_told_which_one_it_lacks() {
     address(&cable);
     cable.run("b", "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6");
     let lacks = "is IPv6, and interface eth0 has no IPv6 address";
-    let (_, sent, received) = delivered(&cable, &["--rate", "60M"], &["--name", "old"]);
+    let (_, sent, received) = delivered(&cable, "--rate 60M", "--name old");
     assert!(warnings(&received).iter().any(|line| line.contains(lacks)), "{received}");
     let of_family =
         |line: &&str| line.contains("which is IPv6, and has come over IPv4") && !line.contains("firewall");
     assert!(matches!(&warnings(&sent)[..], [line] if of_family(&line.as_str())), "{sent}");
     // Whoever can hear nothing otherwise is refused at once.
     for repair in ["carousel", "local"] {
-        let scratch = Scratch::new();
-        let file = scratch.file("file", 100_000);
-        let (mut sender, _) = cable
-            .send(&scratch, &["--repair", repair, "--rate", "10M", "--wait-timeout", "100", path(&file)]);
-        let told = finish_with(1, cable.receive(&scratch, &[]));
-        assert!(told.contains(lacks) && told.contains("--group names one"), "{repair}: {told}");
-        sender.kill().unwrap();
+        let scratch = Scratch::with_file("file", 100_000);
+        let args = format!("--repair {repair} --rate 10M --wait-timeout 100");
+        let _sender = cable.send(&scratch, &args);
+        assert_says(&finish_with(1, cable.receive(&scratch, "")), &[lacks, "--group names one"]);
     }
     // The sender takes a family that all have, where it knows which.
-    let (ticket, sent, received) = delivered(&cable, &["--control", "10.9.0.1:0"], &[]);
+    let (ticket, sent, received) = delivered(&cable, "--control 10.9.0.1:0", "");
     assert!(ticket.group.is_ipv4());
     assert_eq!((warnings(&sent), warnings(&received)), (vec![], vec![]));
 }

@@ -162,12 +162,9 @@ fn events_are_read_as_they_are_printed() {
 
 #[test]
 fn every_event_and_field_of_a_session_is_documented() {
-    let scratch = Scratch::new();
-    scratch.file("one", 700_000);
-    scratch.file("two", 100_000);
-    let paths = [scratch.arg("one"), scratch.arg("two")];
-    let sender = scratch.send(&["--json", "--rate", "4M", &paths[0], &paths[1]]);
-    let receiver = scratch.receive("copies", &["--json", "--only", "one"]);
+    let scratch = Scratch::with_files(&[("one", 700_000), ("two", 100_000)]);
+    let sender = scratch.send("--json --rate 4M one two");
+    let receiver = scratch.receive("copies", "--json --only one");
     let mut status = Value::Null;
     wait_until("it is seen", || {
         let output = start(treecast().args(["status", "--json"])).wait_with_output().unwrap();

@@ -1,35 +1,43 @@
 //! `treecast lab` from outside: what it prints, what it returns, and that nothing it made outlives it,
 //! however it ends. Needs root.
 
-use std::collections::HashSet;
-use std::fs;
-use std::net::{Ipv4Addr, UdpSocket};
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashSet,
+    fs,
+    net::{Ipv4Addr, UdpSocket},
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
 
-use crate::child::{SpawnGuarded, treecast_as_nobody};
+use crate::{
+    child::{SpawnGuarded, treecast_as_nobody},
+    session::{Scratch, TREECAST, all_well, finish_well, only_refused, start, wait_until},
+};
 use treecast_host::{option, packet};
 use treecast_lab::{Lab, Options, Topology};
 
-const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
-
 /// A record of labs that only this test knows, and a prefix for their names.
 struct Place {
+    scratch: Scratch,
     state: PathBuf,
     prefix: String,
 }
 
 impl Place {
     fn new(test: &str) -> Self {
-        let prefix = format!("{test}{}", std::process::id());
-        Self { state: std::env::temp_dir().join(format!("treecast-cli-{prefix}")), prefix }
+        let (scratch, prefix) = (Scratch::new(), format!("{test}{}", std::process::id()));
+        Self { state: scratch.path(&format!("treecast-cli-{prefix}")), scratch, prefix }
+    }
+
+    fn options(&self) -> Options {
+        Options { state_directory: self.state.clone(), program: TREECAST.into(), ..Options::default() }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(TREECAST);
-        command.arg("lab").args(arguments).env("TREECAST_LAB_STATE", &self.state).stdin(Stdio::null());
+        let mut command = self.scratch.command("lab");
+        command.args(arguments).env("TREECAST_LAB_STATE", &self.state).stdin(Stdio::null());
         command
     }
 
@@ -44,12 +52,13 @@ impl Place {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs what must fail, and returns the one line that says why.
-    fn refuse(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && said.lines().count() == 1, "{said}");
-        said
+    /// Runs what must fail with one line that says why.
+    fn refuses(&self, arguments: &[&str], words: &[&str]) {
+        only_refused(&mut self.command(arguments), words);
+    }
+
+    fn has_left_nothing(&self) {
+        assert_eq!(self.left_behind(), Vec::<String>::new());
     }
 
     /// Everything of this test that the kernel or the disk still has.
@@ -69,7 +78,6 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = self.command(&["down", "--all"]).stdout(Stdio::null()).status();
-        let _ = fs::remove_dir_all(&self.state);
     }
 }
 
@@ -97,16 +105,19 @@ fn a_lab_is_built_used_shown_and_removed() {
     ends_with_what_ends_it(&place, name);
     assert!(place.print(&["graph", name]).starts_with("<svg"));
 
-    let said = place.refuse(&["up", "lan:clients=1", "--name", name]);
-    assert!(said.contains(&format!("there is a lab {name} already")), "{said}");
-    let said = place.refuse(&["exec", name, "client9", "--", "true"]);
-    assert!(said.contains("has no node client9: its nodes are server0, router0"), "{said}");
-    let said = place.refuse(&["exec", name, "client0", "--", "no-such-program"]);
-    assert!(said.contains("could not start no-such-program in client0"), "{said}");
+    place.refuses(&["up", "lan:clients=1", "--name", name], &[&format!("there is a lab {name} already")]);
+    place.refuses(
+        &["exec", name, "client9", "--", "true"],
+        &["has no node client9: its nodes are server0, router0"],
+    );
+    place.refuses(
+        &["exec", name, "client0", "--", "no-such-program"],
+        &["could not start no-such-program in client0"],
+    );
 
     place.print(&["down", name]);
-    assert_eq!(place.left_behind(), Vec::<String>::new());
-    assert!(place.refuse(&["down", name]).contains("there is no lab"));
+    place.has_left_nothing();
+    place.refuses(&["down", name], &["there is no lab"]);
 }
 
 /// A signal to `lab exec` alone reaches the program inside.
@@ -131,49 +142,18 @@ fn receivers_in_a_lab_have_their_nodes_names() {
     let place = Place::new("names");
     let name = place.prefix.as_str();
     place.print(&["up", "lan:clients=2", "--name", name]);
-    let folder = place.state.join("files");
-    fs::create_dir_all(&folder).unwrap();
-    let path = |file: &str| folder.join(file).display().to_string();
-    fs::write(path("file"), "hello").unwrap();
-    let send = [
-        "send",
-        "--json",
-        "--wait",
-        "2",
-        "--fanout",
-        "unicast",
-        "--ticket-file",
-        &path("ticket"),
-        &path("file"),
-    ];
-    let sender = place.command(&[&["exec", name, "server0", "--", TREECAST][..], &send].concat());
-    let sender = { sender }.stdout(Stdio::piped()).spawn_guarded();
-    let start = Instant::now();
-    while fs::read_to_string(path("ticket")).unwrap_or_default().is_empty() {
-        assert!(start.elapsed() < Duration::from_secs(60));
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let (ticket, into) = (format!("@{}", path("ticket")), [path("0"), path("1")]);
-    let mut by_lab =
-        place.command(&["exec", name, "client0", "--", TREECAST, "receive", &ticket, "--into", &into[0]]);
+    let scratch = &place.scratch;
+    scratch.file("file", 5);
+    let send =
+        [TREECAST, "send", "--json", "--wait", "2", "--fanout", "unicast", "--ticket-file", "ticket", "file"];
+    let sender = start(&mut place.command(&[&["exec", name, "server0", "--"][..], &send].concat()));
+    scratch.wait_for_ticket();
+    let by_lab = ["exec", name, "client0", "--", TREECAST, "receive", "@ticket", "--into", "0"];
     let mut by_ip = Command::new("ip");
-    by_ip.args([
-        "netns",
-        "exec",
-        &format!("{name}-client1"),
-        TREECAST,
-        "receive",
-        &ticket,
-        "--into",
-        &into[1],
-    ]);
-    for receiver in [by_lab.spawn_guarded(), by_ip.spawn_guarded()] {
-        let output = receiver.wait_with_output().unwrap();
-        assert!(output.status.success());
-    }
-    let said = String::from_utf8(sender.wait_with_output().unwrap().stdout).unwrap();
-    let events = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let joined = events.filter(|event| event["event"] == "joined");
+    by_ip.args(["netns", "exec", &format!("{name}-client1"), TREECAST, "receive", "@ticket", "--into", "1"]);
+    all_well([start(&mut place.command(&by_lab)), start(by_ip.current_dir(scratch.path("")))]);
+    let said = finish_well(sender);
+    let joined = crate::session::events(&said).into_iter().filter(|event| event["event"] == "joined");
     let mut names: Vec<String> = joined.map(|event| event["receiver"].as_str().unwrap().to_owned()).collect();
     names.sort();
     assert_eq!(names[0], "client0", "{said}");
@@ -185,7 +165,7 @@ fn receivers_in_a_lab_have_their_nodes_names() {
 fn in_a_triangle_a_group_is_joined_and_left() {
     let place = Place::new("tri");
     let name = place.prefix.as_str();
-    let spec = std::env::temp_dir().join(format!("treecast-{name}.toml"));
+    let spec = place.scratch.path("triangle.toml");
     let nodes = "[nodes]\nserver0 = { role = \"server\" }\nclient0 = { role = \"client\" }\n\
                  router = { role = \"router\", count = 3 }\n";
     let links =
@@ -194,22 +174,18 @@ fn in_a_triangle_a_group_is_joined_and_left() {
     let links = links.map(|(n, (a, b))| format!("[links.link{n}]\nnodes = [\"{a}\", \"{b}\"]\n"));
     fs::write(&spec, nodes.to_owned() + &links.collect::<String>()).unwrap();
     place.print(&["up", spec.to_str().unwrap(), "--name", name, "--mroute"]);
-    fs::remove_file(&spec).unwrap();
 
-    let options =
-        Options { state_directory: place.state.clone(), program: TREECAST.into(), ..Options::default() };
-    let lab = Lab::open(name, &options).unwrap();
+    let lab = Lab::open(name, &place.options()).unwrap();
     let group = Ipv4Addr::new(239, 9, 9, 9);
     let bind = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 9999)).unwrap();
     let (sender, listener) = (lab.enter("server0", bind).unwrap(), lab.enter("client0", bind).unwrap());
     sender.set_multicast_ttl_v4(8).unwrap();
     listener.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     listener.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED).unwrap();
-    let start = Instant::now();
-    while listener.recv(&mut [0; 10]).is_err() {
-        assert!(start.elapsed() < Duration::from_secs(60), "nothing arrives");
+    wait_until("something arrives", || {
         sender.send_to(b"hello", (group, 9999)).unwrap();
-    }
+        listener.recv(&mut [0; 10]).is_ok()
+    });
     let listening = || {
         let of_router = |router| place.print(&["exec", name, router, TREECAST, "mroute", "show", "--json"]);
         let status = ["router0", "router1", "router2"].map(of_router);
@@ -217,13 +193,9 @@ fn in_a_triangle_a_group_is_joined_and_left() {
     };
     assert!(listening() >= 2, "the routers on the way");
     drop(listener);
-    let start = Instant::now();
-    while listening() > 0 {
-        assert!(start.elapsed() < Duration::from_secs(60), "a router still listens or forwards");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    wait_until("no router listens or forwards", || listening() == 0);
     place.print(&["down", name]);
-    assert_eq!(place.left_behind(), Vec::<String>::new(), "the routers have ended with the lab");
+    place.has_left_nothing();
 }
 
 #[test]
@@ -235,13 +207,8 @@ fn faults_come_and_go() {
     assert!(carrier().contains("LOWER_UP"));
     place.print(&["fault", name, "client0", "unplug"]);
     assert!(carrier().contains("NO-CARRIER"));
-    let said = place.refuse(&["fault", name, "client0", "up"]);
-    assert!(
-        said.contains("client0 is a node") && said.contains("`plug`") && said.contains(": none\n"),
-        "{said}"
-    );
-    let said = place.refuse(&["fault", name, "client9", "up"]);
-    assert!(said.contains("no link client9 between two nodes: it has none"), "{said}");
+    place.refuses(&["fault", name, "client0", "up"], &["client0 is a node", "`plug`", ": none\n"]);
+    place.refuses(&["fault", name, "client9", "up"], &["no link client9 between two nodes: it has none"]);
     place.print(&["fault", name, "client0", "plug"]);
     assert!(carrier().contains("LOWER_UP"));
 
@@ -251,14 +218,13 @@ fn faults_come_and_go() {
     // A neighbour that nobody hears is asked for several times.
     let ask = "exec 3<>/dev/udp/10.0.1.2/9; echo >&3; echo >&3";
     place.print(&["exec", name, "server0", "--", "bash", "-c", ask]);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while place.print(&show).contains(", 0 lost") && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("some are lost", || !place.print(&show).contains(", 0 lost"));
     let shown = place.print(&show);
     assert!(shown.starts_with("if1: 0 passed") && !shown.contains(", 0 lost"), "{shown}");
-    let said = place.refuse(&["fault", name, "client0", "unplug", "--interface", "if9"]);
-    assert!(said.contains("node client0 has no interface if9: it has if1"), "{said}");
+    place.refuses(
+        &["fault", name, "client0", "unplug", "--interface", "if9"],
+        &["node client0 has no interface if9: it has if1"],
+    );
 
     let mut sleeper = place.command(&["exec", name, "client0", "--", "sleep", "600"]).spawn_guarded();
     std::thread::sleep(Duration::from_millis(300));
@@ -273,10 +239,8 @@ fn faults_come_and_go() {
 fn a_cable_with_a_delay_holds_every_packet_back() {
     const COUNT: usize = 400;
     let place = Place::new("late");
-    let options =
-        Options { state_directory: place.state.clone(), program: TREECAST.into(), ..Options::default() };
     let topology = Topology::parse("lan:clients=1,delay=40ms,jitter=5ms,rate=100M").unwrap();
-    let lab = Lab::up(&topology, &place.prefix, &options).unwrap();
+    let lab = Lab::up(&topology, &place.prefix, &place.options()).unwrap();
     let socket = |node: &str| {
         let address = (lab.node(node).unwrap().v6().unwrap(), 4000);
         let socket = lab.enter(node, || UdpSocket::bind(address)).unwrap().unwrap();
@@ -298,20 +262,18 @@ fn a_cable_with_a_delay_holds_every_packet_back() {
         assert!(median >= Duration::from_millis(36), "{median:?}");
     }
     lab.down().unwrap();
-    assert_eq!(place.left_behind(), Vec::<String>::new());
+    place.has_left_nothing();
 }
 
 /// One end of the link sends at 1 Mbit/s, the other at 100 kbit/s, and the queues of both get 400 kbit/s of others' packets.
 #[test]
 fn packets_of_others_fill_the_rate_of_a_slow_link() {
     let place = Place::new("others");
-    let options =
-        Options { state_directory: place.state.clone(), program: TREECAST.into(), ..Options::default() };
     let text = "[nodes]\nserver0 = { role = \"server\" }\nclient0 = { role = \"client\" }\n\
                 [links.one]\nnodes = [\"server0\", \"client0\"]\nrate = \"1M\"\nqueue = \"4k\"\n\
                 background = \"400k\"\ndelay = \"5ms\"\n[links.one.ends.client0]\nrate = \"100k\"\n";
     let topology = Topology::from_toml(text, "others.toml").unwrap();
-    let lab = Lab::up(&topology, &place.prefix, &options).unwrap();
+    let lab = Lab::up(&topology, &place.prefix, &place.options()).unwrap();
     let sockets = ["client0", "server0"].map(|node| {
         let index = lab.interface(node, "if1").unwrap().index;
         lab.enter(node, || packet::open(index, 0x88b5)).unwrap().unwrap()
@@ -330,7 +292,7 @@ fn packets_of_others_fill_the_rate_of_a_slow_link() {
     // The queue and a burst of two frames come on top of the rate.
     assert!((60_000.0..130_000.0).contains(&to_server), "{to_server} bit/s");
     lab.down().unwrap();
-    assert_eq!(place.left_behind(), Vec::<String>::new());
+    place.has_left_nothing();
 }
 
 /// The sorted delays of so many packets, a millisecond apart, of which none may get lost.
@@ -391,11 +353,7 @@ fn nothing_outlives_a_builder_that_was_killed() {
         let _ = builder.wait();
     }
     assert_eq!(stages, HashSet::from([Vec::new()]));
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !links_of_labs().is_empty() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert_eq!(links_of_labs(), Vec::<String>::new());
+    wait_until("no link of a lab is here", || links_of_labs().is_empty());
 }
 
 /// `timeout`, for one, signals twice: the process and its group.
@@ -427,7 +385,7 @@ fn a_builder_that_is_told_to_stop_takes_its_lab_down() {
             // Before it had begun.
             None => {}
         }
-        assert_eq!(place.left_behind(), Vec::<String>::new(), "{said}");
+        place.has_left_nothing();
     }
     assert!(interrupted > 0, "no builder was told in time");
 }

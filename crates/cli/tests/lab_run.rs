@@ -1,14 +1,10 @@
 //! `treecast lab run`, from the file to the report. Needs root, sshd and scp.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::{fs, path::PathBuf, process::Command};
 
 use crate::{
-    child::{SpawnGuarded, Teller},
-    session::{Scratch, refused, treecast, wait_until},
+    child::Teller,
+    session::{Scratch, assert_says, only_refused, refused, treecast, wait_until},
 };
 use serde_json::Value;
 use treecast_measure::{Db, db::Status};
@@ -24,11 +20,8 @@ impl Folder {
     }
 
     fn command(&self, settings: &[&str]) -> Command {
-        let mut command = treecast();
-        command.args(["lab", "run", "--json", "--out"]).arg(self.out()).arg(self.0.path("test.toml"));
-        for setting in settings {
-            command.args(["--set", setting]);
-        }
+        let mut command = self.0.command("lab run --json --out out test.toml");
+        settings.iter().for_each(|setting| _ = command.args(["--set", setting]));
         command
     }
 
@@ -44,7 +37,7 @@ impl Folder {
 
 /// A `lab run` that goes on while the test looks at its events.
 fn start(folder: &Folder, settings: &[&str]) -> Teller {
-    Teller::of(folder.command(settings).stdout(Stdio::piped()).spawn_guarded())
+    Teller::start(&mut folder.command(settings))
 }
 
 /// The namespaces of a `lab run` that are there.
@@ -210,24 +203,17 @@ fn a_run_that_is_killed_is_marked_and_its_processes_are_gone() {
 
 #[test]
 fn mistakes_are_one_line_and_exit_code_1() {
-    let cases: [(&str, &[&str], &str); 6] = [
-        (SHARED, &["congestion=nobodys"], "treecast: this kernel has no TCP congestion control `nobodys`"),
-        (EVERY_WAY, &["colour=red"], "treecast: --set colour=red: unknown field `colour`"),
-        (EVERY_WAY, &["sizes=4X"], "treecast: --set sizes=4X: expected a size from 1B to 1T"),
-        (
-            EVERY_WAY,
-            &["file=/no/such/file"],
-            "treecast: cannot send /no/such/file: No such file or directory",
-        ),
-        (EVERY_WAY, &["sizes=1024G"], "treecast: L3: 3 copies of 1024G do not fit"),
-        (EVERY_WAY, &["network=[{name=\"x\",topology=\"lan:clients=0\"}]"], "treecast: network x: "),
-    ];
-    for (text, settings, expected) in cases {
+    let no_congestion = "this kernel has no TCP congestion control `nobodys`";
+    for (text, setting, expected) in [
+        (SHARED, "congestion=nobodys", no_congestion),
+        (EVERY_WAY, "colour=red", "--set colour=red: unknown field `colour`"),
+        (EVERY_WAY, "sizes=4X", "--set sizes=4X: expected a size from 1B to 1T"),
+        (EVERY_WAY, "file=/no/such/file", "cannot send /no/such/file: No such file or directory"),
+        (EVERY_WAY, "sizes=1024G", "L3: 3 copies of 1024G do not fit"),
+        (EVERY_WAY, "network=[{name=\"x\",topology=\"lan:clients=0\"}]", "network x: "),
+    ] {
         let folder = Folder::new(text);
-        let output = folder.command(settings).output().unwrap();
-        let errors = String::from_utf8(output.stderr).unwrap();
-        assert!(errors.starts_with(expected), "{errors}");
-        assert_eq!((errors.lines().count(), output.status.code()), (1, Some(1)), "{errors}");
+        only_refused(&mut folder.command(&[setting]), &[&format!("treecast: {expected}")]);
         assert!(!folder.out().exists());
     }
     refused(treecast().args(["lab", "report", "/no/such"]), &["/no/such"]);
@@ -354,9 +340,7 @@ fn flows_share_a_link_until_the_time_is_over() {
     assert_eq!(namespaces(pid), [""; 0]);
     assert_eq!(folder.statuses(), [Status::Complete; 2]);
     let report = fs::read_to_string(folder.out().join("report.html")).unwrap();
-    for told in ["What the flows take: slower", "tcp: capacity", "the link has 2 Mbit/s"] {
-        assert!(report.contains(told), "{told}");
-    }
+    assert_says(&report, &["What the flows take: slower", "tcp: capacity", "the link has 2 Mbit/s"]);
 }
 
 const LOAD: &str = r#"

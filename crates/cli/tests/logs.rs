@@ -4,11 +4,10 @@ use crate::session::{Scratch, events, refused, treecast};
 use serde_json::Value;
 
 /// What a sender and a receiver say beside their events, of a session of one small file.
-fn session(log: &[&str]) -> [String; 2] {
-    let scratch = Scratch::new();
-    scratch.file("file", 10_000);
-    let sender = scratch.send(&[&[&*scratch.arg("file")], log].concat());
-    let receiver = scratch.receive("copies", &[&["--name", "client"], log].concat());
+fn session(log: &str) -> [String; 2] {
+    let scratch = Scratch::with_file("file", 10_000);
+    let sender = scratch.send(format!("file {log}"));
+    let receiver = scratch.receive("copies", format!("--name client {log}"));
     [sender, receiver].map(|child| {
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -19,7 +18,7 @@ fn session(log: &[&str]) -> [String; 2] {
 
 #[test]
 fn logs_are_json_lines_with_the_session_and_the_receiver() {
-    let [sender, receiver] = session(&["--log", "info", "--log-format", "json"]);
+    let [sender, receiver] = session("--log info --log-format json");
     let events = events(&sender);
     assert_eq!(events.len(), sender.lines().count(), "{sender}");
     let joined = events.iter().find(|event| event["message"] == "joined").expect(&sender);
@@ -34,9 +33,9 @@ fn logs_are_json_lines_with_the_session_and_the_receiver() {
 
 #[test]
 fn without_them_lines_are_for_people() {
-    let [sender, _] = session(&[]);
+    let [sender, _] = session("");
     assert!(sender.contains("client joined from ") && !sender.contains("INFO"), "{sender}");
-    let [sender, _] = session(&["--log", "error"]);
+    let [sender, _] = session("--log error");
     assert_eq!(sender, "", "nothing is as bad as that");
 }
 

@@ -2,7 +2,7 @@
 
 use std::{io::Read, io::Write, os::fd::OwnedFd, path::Path};
 
-use crate::session::{Scratch, finish_well, finish_with, path, refused, treecast};
+use crate::session::{Scratch, finish_well, finish_with};
 use treecast_host::{
     folder::{OPEN_FOLDER, c_string, make_folder_at, make_link_at, open_at},
     root::Root,
@@ -45,29 +45,28 @@ fn assert_came(scratch: &Scratch, into: &str, without: &str, [whole, beyond, lin
 
 #[test]
 fn a_path_of_4096_bytes_comes_by_every_kind_of_session_and_a_longer_one_is_named() {
-    let kinds = [
-        &["--block", "1420"][..],
-        &["--block", "580", "--plain", "--repair", "after"],
-        &["--block", "1420", "--fec", "20%"],
-        &["--block", "1420", "--fanout", "unicast"],
-        &["--block", "580", "--repair", "carousel"],
-        &["--block", "1200", "--repair", "carousel", "--plain", "--fec", "auto"],
-        &["--block", "1200", "--repair", "local"],
-        &["--block", "1200", "--repair", "local", "--plain"],
-    ];
-    for kind in kinds {
+    for kind in [
+        "--block 1420",
+        "--block 580 --plain --repair after",
+        "--block 1420 --fec 20%",
+        "--block 1420 --fanout unicast",
+        "--block 580 --repair carousel",
+        "--block 1200 --repair carousel --plain --fec auto",
+        "--block 1200 --repair local",
+        "--block 1200 --repair local --plain",
+    ] {
         let scratch = Scratch::new();
         let paths = make_set(&scratch, 255);
         assert_eq!(paths.each_ref().map(String::len), [4096, 4097, 4096]);
-        let mut sender = scratch.send(&[kind, &["--wait-timeout", "20", &scratch.arg("set")]].concat());
-        finish_well(scratch.receive("a", &[]));
+        let mut sender = scratch.send(format!("{kind} --wait-timeout 20 set"));
+        finish_well(scratch.receive("a", ""));
         assert_came(&scratch, "a", "", &paths);
-        if kind.contains(&"carousel") {
+        if kind.contains("carousel") {
             sender.end();
             continue;
         }
         let told = finish_with(3, sender);
-        assert!(told.contains("it has 4097 bytes, and 4096 can be sent"), "{kind:?}: {told}");
+        assert!(told.contains("it has 4097 bytes, and 4096 can be sent"), "{kind}: {told}");
     }
 }
 
@@ -76,11 +75,10 @@ fn a_path_of_4096_bytes_comes_by_every_kind_of_session_and_a_longer_one_is_named
 fn paths_of_many_short_names_and_without_a_folder_around_them_come_too() {
     let scratch = Scratch::new();
     let paths = make_set(&scratch, 1);
-    let content = format!("{}/", scratch.arg("set"));
-    for (what, without) in [(scratch.arg("set"), ""), (content, "set/")] {
+    for (what, without) in [("set", ""), ("set/", "set/")] {
         let is_content = !without.is_empty();
-        let sender = scratch.send(&["--wait-timeout", "20", &what]);
-        finish_well(scratch.receive(if is_content { "b" } else { "a" }, &["--keep-existing"]));
+        let sender = scratch.send(format!("--wait-timeout 20 {what}"));
+        finish_well(scratch.receive(if is_content { "b" } else { "a" }, "--keep-existing"));
         if is_content {
             finish_well(sender);
         } else {
@@ -97,7 +95,5 @@ fn paths_of_many_short_names_and_without_a_folder_around_them_come_too() {
 fn a_longer_path_is_refused_with_strict() {
     let scratch = Scratch::new();
     make_set(&scratch, 255);
-    let mut command = treecast();
-    command.args(["send", "--wait-timeout", "1", "--strict", path(&scratch.path("set"))]);
-    refused(&mut command, &["it has 4097 bytes, and 4096 can be sent"]);
+    scratch.refuses("send --wait-timeout 1 --strict set", &["it has 4097 bytes, and 4096 can be sent"]);
 }

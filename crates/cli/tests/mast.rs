@@ -3,16 +3,15 @@
 use std::{
     fs,
     net::{SocketAddr, UdpSocket},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    process::Command,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
-    child::{SpawnGuarded, Teller},
-    mroute_network::Network,
+    child::Teller,
+    mroute_network::{Network, treecast},
+    session::{Scratch, wait_until},
 };
 use treecast_host::interface::index_of;
 use treecast_mast::{
@@ -113,45 +112,20 @@ prefixes = ["2001:db8:a:100::/56"]
 const BY_A: &str = "2001:db8:a:101::80";
 const BY_B: &str = "2001:db8:b:101::80";
 
-/// A folder that is gone when this is dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static FOLDERS: AtomicU32 = AtomicU32::new(0);
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("treecast-mast-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).expect("a temporary folder");
-        for key in ["itmp.key", "srmp.key", "dhcp.key", "tsig.key"] {
-            public_key(&path.join(key));
-        }
-        fs::write(path.join("stub.toml"), STUB).expect("a file");
-        fs::write(path.join("provider.toml"), PROVIDER).expect("a file");
-        Self(path)
+/// A folder with the keys and files of a stub and a provider.
+fn folder() -> Scratch {
+    let scratch = Scratch::new();
+    for key in ["itmp.key", "srmp.key", "dhcp.key", "tsig.key"] {
+        public_key(&scratch, key);
     }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
+    fs::write(scratch.path("stub.toml"), STUB).expect("a file");
+    fs::write(scratch.path("provider.toml"), PROVIDER).expect("a file");
+    scratch
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Makes a key, and returns its public half.
-fn public_key(path: &Path) -> String {
-    let output = treecast(&["mast", "key", &path.display().to_string()]).output().expect("it starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text").trim().to_owned()
-}
-
-fn treecast(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
-    command.args(arguments);
-    command
+/// Makes a key, or reads it, and returns its public half.
+fn public_key(scratch: &Scratch, name: &str) -> String {
+    scratch.run(format!("mast key {name}")).trim().to_owned()
 }
 
 /// A program of MAST on a node, once it serves.
@@ -162,9 +136,7 @@ fn start(network: &Network, node: &str, arguments: &[&str]) -> Teller {
 }
 
 fn start_without_waiting(network: &Network, node: &str, arguments: &[&str]) -> Teller {
-    let mut command = treecast(&[&["mast"], arguments, &["--json"]].concat());
-    command.stdout(Stdio::piped());
-    Teller::of(network.within(node, move || command.spawn_guarded()))
+    network.tell(node, &mut treecast(&[&["mast"], arguments, &["--json"]].concat()))
 }
 
 /// A stub behind `rgw`, with a LAN of the host `h`, and the providers' routers `ra` and `rb`, which are joined.
@@ -221,16 +193,6 @@ fn look_up(network: &Network, name: &str) -> Vec<String> {
     }
     addresses.sort();
     addresses
-}
-
-/// Waits until something is so.
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "never: {what}");
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// What `ip` says of the host's address.
@@ -298,14 +260,14 @@ fn forge(network: &Network) {
 
 #[test]
 fn a_host_avoids_a_failed_provider_and_comes_back() {
-    let (folder, network) = (Folder::new(), network());
-    let stub = folder.path("stub.toml");
-    let mut tms = start(&network, "ra", &["tms", &folder.path("provider.toml")]);
+    let (folder, network) = (folder(), network());
+    let stub = folder.arg("stub.toml");
+    let mut tms = start(&network, "ra", &["tms", &folder.arg("provider.toml")]);
     let mut dhcp = start(&network, "rgw", &["dhcp", &stub]);
     let mut dns = start(&network, "rgw", &["dns", &stub]);
     let mut srms = start(&network, "rgw", &["srms", &stub]);
     let mut router = start(&network, "rgw", &["router", &stub]);
-    let server_key = public_key(Path::new(&folder.path("dhcp.key")));
+    let server_key = public_key(&folder, "dhcp.key");
     let mut host = start(&network, "h", &["host", "b1", "--server-key", &server_key, "--ifid", "::80"]);
 
     // Everybody has both addresses. The tunnel to A is there, and B's TMS, which does not run, holds nothing up.
@@ -316,10 +278,10 @@ fn a_host_avoids_a_failed_provider_and_comes_back() {
     assert_eq!(tms.next("tunnel")["peer"], "stub");
     assert_eq!(srms.next("tunnel")["peer"], "A");
     assert_eq!(srms.wait_for(|event| event["event"] == "no_answer" && event["role"] == "tms")["server"], "B");
-    until("the name has both addresses", || look_up(&network, "www.stub.example") == [BY_A, BY_B]);
-    until("the address may be used", || !address_line(&network, BY_A).contains("tentative"));
+    wait_until("the name has both addresses", || look_up(&network, "www.stub.example") == [BY_A, BY_B]);
+    wait_until("the address may be used", || !address_line(&network, BY_A).contains("tentative"));
     assert!(!address_line(&network, BY_A).contains("deprecated"));
-    until("the host is reached", || reaches_the_host(&network));
+    wait_until("the host is reached", || reaches_the_host(&network));
 
     // Forged messages are dropped, and change nothing.
     host.pending();
@@ -338,8 +300,8 @@ fn a_host_avoids_a_failed_provider_and_comes_back() {
     assert!(address_line(&network, BY_A).contains("deprecated"));
     assert!(!address_line(&network, BY_B).contains("deprecated"));
     assert_eq!(router.next("address")["preferred"], false);
-    until("the name has no address of A", || look_up(&network, "www.stub.example") == [BY_B]);
-    until("the host is reached through the tunnel", || reaches_the_host(&network));
+    wait_until("the name has no address of A", || look_up(&network, "www.stub.example") == [BY_B]);
+    wait_until("the host is reached through the tunnel", || reaches_the_host(&network));
 
     // It is back.
     network.configure(
@@ -350,13 +312,12 @@ fn a_host_avoids_a_failed_provider_and_comes_back() {
     let again = host.next("address");
     assert_eq!((&again["address"], &again["preferred"]), (&BY_A.into(), &true.into()));
     assert!(!address_line(&network, BY_A).contains("deprecated"));
-    until("the name has all addresses", || look_up(&network, "www.stub.example") == [BY_A, BY_B]);
-    until("the host is reached over the link", || reaches_the_host(&network));
+    wait_until("the name has all addresses", || look_up(&network, "www.stub.example") == [BY_A, BY_B]);
+    wait_until("the host is reached over the link", || reaches_the_host(&network));
     // Each program says what it knows.
     let status = |node: &str, arguments: &[&str]| -> serde_json::Value {
-        let asked = network.treecast(node, &[&["mast", "status", "--json"], arguments].concat());
-        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
-        serde_json::from_slice(&asked.stdout).expect("an object")
+        let asked = network.prints(node, &[&["mast", "status", "--json"], arguments].concat());
+        serde_json::from_str(&asked).expect("an object")
     };
     let of_stub = status("rgw", &[&stub]);
     let provider = &of_stub["srms"]["providers"][0];
@@ -368,11 +329,10 @@ fn a_host_avoids_a_failed_provider_and_comes_back() {
     assert_eq!(of_stub["router"]["interfaces"][0]["addresses"].as_array().map(Vec::len), Some(2));
     let of_host = status("h", &["--interface", "b1"]);
     assert_eq!(of_host["host b1"]["interfaces"][0]["addresses"][0], serde_json::json!([BY_A, true]));
-    let of_provider = status("ra", &[&folder.path("provider.toml")]);
+    let of_provider = status("ra", &[&folder.arg("provider.toml")]);
     assert_eq!(of_provider["tms"]["tunnels"][0]["peer"], "stub");
-    let nobody = network.treecast("h", &["mast", "status", &stub]);
     let expected = "none of these programs runs in this network namespace: srms, dns, router, dhcp-dhcp";
-    assert!(String::from_utf8_lossy(&nobody.stderr).contains(expected), "{nobody:?}");
+    network.refuses("h", &["mast", "status", &stub], &[expected]);
 
     let events: Vec<_> = tms.pending().into_iter().chain(host.pending()).collect();
     assert_eq!(events, Vec::<serde_json::Value>::new(), "no second tunnel, and no other address");
@@ -398,10 +358,10 @@ fn tunnels(network: &Network, node: &str) -> Vec<String> {
 
 #[test]
 fn tunnels_are_made_again_closed_and_cleaned() {
-    let (folder, network) = (Folder::new(), network());
-    let stub = folder.path("stub.toml");
+    let (folder, network) = (folder(), network());
+    let stub = folder.arg("stub.toml");
     let counts = || (rules(&network, "rgw"), tunnels(&network, "rgw").len(), tunnels(&network, "ra").len());
-    let mut tms = start(&network, "ra", &["tms", &folder.path("provider.toml")]);
+    let mut tms = start(&network, "ra", &["tms", &folder.arg("provider.toml")]);
     let mut srms = start(&network, "rgw", &["srms", &stub]);
     tms.next("tunnel");
     srms.next("tunnel");
@@ -414,13 +374,12 @@ fn tunnels_are_made_again_closed_and_cleaned() {
         program.next("tunnel_removed");
         program.next("tunnel");
     }
-    // A program that is killed leaves its tunnel.
+    // A program that is killed leaves its tunnel. It tells of a tunnel before it writes down whose that is.
+    let is_kept = || folder.told("state/srms-tunnels.json").contains("server_name");
+    wait_until("the tunnel is written down", is_kept);
     srms.child.end();
     assert_eq!(counts(), (4, 1, 1));
-    let clean = || {
-        let cleaned = network.treecast("rgw", &["mast", "clean", &stub]);
-        assert!(cleaned.status.success(), "{}", String::from_utf8_lossy(&cleaned.stderr));
-    };
+    let clean = || network.prints("rgw", &["mast", "clean", &stub]);
     clean();
     tms.next("tunnel_removed");
     assert_eq!(counts(), (0, 0, 0));
@@ -440,6 +399,7 @@ fn tunnels_are_made_again_closed_and_cleaned() {
     assert!(unreadable.contains("state/srms-tunnels.json, so what it held is lost"), "{unreadable}");
     told.next("tunnel");
     assert_eq!(counts(), (4, 1, 1), "the one that nobody knows is removed");
+    wait_until("the tunnel is written down", is_kept);
     told.child.end();
     clean();
     tms.next("tunnel_removed");
@@ -462,11 +422,11 @@ fn stub_with_two_routers(index: u32) -> String {
 
 #[test]
 fn a_trap_of_another_router_or_community_is_dropped() {
-    let (folder, network) = (Folder::new(), Network::new(&["r1", "r2", "p"]));
+    let (folder, network) = (folder(), Network::new(&["r1", "r2", "p"]));
     network.connect(1, "r1", "r2");
     network.connect(2, "r2", "p");
     let index = network.within("r2", || index_of("p").expect("the interface is there"));
-    let file = folder.path("two.toml");
+    let file = folder.arg("two.toml");
     fs::write(&file, stub_with_two_routers(index)).expect("a file");
     let mut srms = start(&network, "r1", &["srms", &file]);
     let watch = start(&network, "r2", &["watch", &file]);

@@ -11,8 +11,9 @@ use std::{
 use crate::{
     child::PrivateFile,
     mead_sender::{Sender, received, receivers_at, router, send, send_super},
-    mroute_network::{Network, eventually},
+    mroute_network::Network,
     packets::packet_socket,
+    session::{Scratch, only_refused, wait_until},
 };
 use serde_json::Value;
 use socket2::Socket;
@@ -109,7 +110,7 @@ fn several_senders_on_one_host_have_devices_and_addresses_of_their_own() {
     let network = network();
     let sockets = receivers(&network);
     let mut first = Sender::start(&network, &["fd00:3::2", "5000"]);
-    refused(&network, "s", &["fd00:4::2", "5000"], "there is a route to fd15::1 already");
+    network.refuses("s", &["mead", "fd00:4::2", "5000"], &["there is a route to fd15::1 already"]);
     let mut second = Sender::start(&network, &["--tun-address", "fd15::2", "fd00:4::2", "5000"]);
     for sender in [&mut first, &mut second] {
         sender.group_with_unicast(1);
@@ -135,71 +136,57 @@ fn members_who_all_send_do_not_take_requests_for_responses() {
     }
 }
 
+/// Arguments on s, and what is said of them. There is a file with no `key`, one of `members`, and one in which they are `doubled`.
+const REFUSED: &str = "
+--ok 13 fd00:1::2 5000 => name 2 to 12 with --ok
+--ok 1 --max 8 fd00:1::2 5000 => name 2 to 8
+--members doubled 5000 => line 2: the receiver fd00:1::2 is named twice
+--members members 5000 => line 2: a port of its own, for which packets have no room unless they carry ports; name a file
+192.0.2.1 5000 => 192.0.2.1 is an IPv4 address
+::ffff:192.0.2.1 5000 => is an IPv4 address
+fd00:1::2 fd00:1::2 5000 => fd00:1::2 is named twice
+--tun-address fd00:1::2 fd00:1::2 5000 => the receiver fd00:1::2 has the address of the TUN device
+--tun-address fd00:1::2 --members members 5000 => line 1: the receiver fd00:1::2 has
+--max 33 fd00:1::2 5000 => to 32 (its maps have no more bits), and not 33
+fd99::1 5000 => fd99::1 cannot be reached
+ff02::1 5000 => ff02::1 is no receiver's address
+fd00:1::2 fd00:1::3 => fd00:1::3 is no UDP port
+5000 => there is no receiver
+-a fd77::1 fd00:1::2 5000 => cannot use the address fd77::1
+-i nosuch fd00:1::2 5000 => interface nosuch does not exist here
+--members /nonexistent 5000 => the members in /nonexistent: No such file or directory (os error 2); name a file with a receiver's address a line
+-t sixteen-letters- fd00:1::2 5000 => is no good for an interface
+--key key fd00:1::2 5000 => cannot use the key in
+--xcast fd00:1::2 fd00:1::2 5000 => the receiver fd00:1::2 is named twice
+--xcast 5000 => there is no receiver
+--group ff15::1 fd00:1::2 5000 => --xcast
+--xcast --interval 3 fd00:1::2 5000 => cannot be used with
+--xcast --anonymous --key k fd00:1::2 5000 => --anonymous has routers overwrite addresses that --key has packets prove
+--xcast --max 33 fd00:1::2 5000 => 33
+--xcast --group ff02::1 fd00:1::2 5000 => ff02::1 is no group
+--designated ff02::1 fd00:1::2 5000 => ff02::1 is no group
+";
+
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
-    let network = Network::new(&["s", "e1", "x"]);
+    let (network, scratch) = (Network::new(&["s", "e1", "x"]), Scratch::new());
     network.connect(1, "s", "e1");
-    let (key, members) = (&*PrivateFile::new("07"), &*PrivateFile::new("fd00:1::2\nfd00:1::3 5001\n"));
-    let doubled = &*PrivateFile::new("fd00:1::2\nfd00:1::2\n");
-    let to = "fd00:1::2";
-    let cases: [(&str, Vec<&str>, &str); 27] = [
-        ("s", vec!["--ok", "13", to, "5000"], "name 2 to 12 with --ok"),
-        ("s", vec!["--ok", "1", "--max", "8", to, "5000"], "name 2 to 8"),
-        ("s", vec!["--members", doubled, "5000"], "line 2: the receiver fd00:1::2 is named twice"),
-        (
-            "s",
-            vec!["--members", members, "5000"],
-            "line 2: a port of its own, for which packets have no room unless they carry ports; name a file",
-        ),
-        ("s", vec!["192.0.2.1", "5000"], "192.0.2.1 is an IPv4 address"),
-        ("s", vec!["::ffff:192.0.2.1", "5000"], "is an IPv4 address"),
-        ("s", vec![to, to, "5000"], "fd00:1::2 is named twice"),
-        (
-            "s",
-            vec!["--tun-address", to, to, "5000"],
-            "the receiver fd00:1::2 has the address of the TUN device",
-        ),
-        ("s", vec!["--tun-address", to, "--members", members, "5000"], "line 1: the receiver fd00:1::2 has"),
-        ("s", vec!["--max", "33", to, "5000"], "to 32 (its maps have no more bits), and not 33"),
-        ("s", vec!["fd99::1", "5000"], "fd99::1 cannot be reached"),
-        ("s", vec!["ff02::1", "5000"], "ff02::1 is no receiver's address"),
-        ("s", vec![to, "fd00:1::3"], "fd00:1::3 is no UDP port"),
-        ("s", vec!["5000"], "there is no receiver"),
-        ("s", vec!["-a", "fd77::1", to, "5000"], "cannot use the address fd77::1"),
-        ("s", vec!["-i", "nosuch", to, "5000"], "interface nosuch does not exist here"),
-        (
-            "s",
-            vec!["--members", "/nonexistent", "5000"],
-            "the members in /nonexistent: No such file or directory (os error 2); name a file with a receiver's address a line",
-        ),
-        ("s", vec!["-t", "sixteen-letters-", to, "5000"], "is no good for an interface"),
-        ("s", vec!["--key", key, to, "5000"], "cannot use the key in"),
-        ("s", vec!["--xcast", to, to, "5000"], "the receiver fd00:1::2 is named twice"),
-        ("s", vec!["--xcast", "5000"], "there is no receiver"),
-        ("s", vec!["--group", "ff15::1", to, "5000"], "--xcast"),
-        ("s", vec!["--xcast", "--interval", "3", to, "5000"], "cannot be used with"),
-        (
-            "s",
-            vec!["--xcast", "--anonymous", "--key", "k", to, "5000"],
-            "--anonymous has routers overwrite addresses that --key has packets prove",
-        ),
-        ("s", vec!["--xcast", "--max", "33", to, "5000"], "33"),
-        ("s", vec!["--xcast", "--group", "ff02::1", to, "5000"], "ff02::1 is no group"),
-        ("x", vec![to, "5000"], "has no global or unique local IPv6 address"),
-    ];
-    for (node, arguments, expected) in cases {
-        refused(&network, node, &arguments, expected);
+    for (name, text) in
+        [("key", "07"), ("members", "fd00:1::2\nfd00:1::3 5001\n"), ("doubled", "fd00:1::2\nfd00:1::2\n")]
+    {
+        fs::write(scratch.path(name), text).expect("it is ours");
     }
+    let refused = |node: &str, arguments: &str, expected: &str| {
+        let mut command = scratch.command(format!("mead {arguments}"));
+        network.within(node, || only_refused(&mut command, &[expected]));
+    };
+    for row in REFUSED.trim().lines() {
+        let (arguments, expected) = row.split_once(" => ").expect("an arrow");
+        refused("s", arguments, expected);
+    }
+    refused("x", "fd00:1::2 5000", "has no global or unique local IPv6 address");
     network.configure("s", "link set dev e1 mtu 1320");
-    refused(&network, "s", &[to, "5000"], "too small for a single receiver");
-}
-
-fn refused(network: &Network, node: &str, arguments: &[&str], expected: &str) {
-    let output = network.treecast(node, &[&["mead"], arguments].concat());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.stdout.is_empty());
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
-    assert!(said.contains(expected) && said.lines().count() == 1, "{arguments:?}: {said}");
+    refused("s", "fd00:1::2 5000", "too small for a single receiver");
 }
 
 /// Sees what passes on a link.
@@ -430,7 +417,7 @@ fn a_designated_router_serves_who_has_joined_by_one_packet_on_its_lan() {
         (&[], &["--designated", "--user-space"]),
     ] {
         let _routers = ["r1", "r2"].map(|node| router(&network, node, of_router));
-        eventually("the router knows who listens", || network.router_status("r2").groups.len() == 1);
+        wait_until("the router knows who listens", || network.router_status("r2").groups.len() == 1);
         let addresses = RECEIVERS.map(|(_, address)| address);
         let arguments = ["-T", "1", "-I", "1.5", "--print-tree", "--designated", GROUP];
         let mut sender =
@@ -457,5 +444,4 @@ fn a_designated_router_serves_who_has_joined_by_one_packet_on_its_lan() {
     drop(sockets);
     wait_for_designated(&mut sender, &[]);
     sender.end();
-    refused(&network, "s", &["--designated", "ff02::1", "fd00:4::2", "5000"], "ff02::1 is no group");
 }

@@ -2,10 +2,8 @@
 //! themselves, and the others do not notice. Needs root.
 
 use std::{
-    fs,
     io::{Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -15,16 +13,13 @@ use std::{
 
 use crate::{
     mroute_network::Network,
-    session::{Guarded, Scratch, contents, finish_well, path, start, treecast, wait_until},
+    session::{Guarded, Scratch, all_well, assert_says, finish_well, start},
 };
 
 const SIZE: usize = 10_000_000;
 
-/// Four seconds for the file.
-const RATE: [&str; 2] = ["--rate", "20M"];
-
-/// The shortest that can be asked for.
-const STALL_LIMIT: [&str; 2] = ["--stall-limit", "10"];
+/// Four seconds for the file, and the shortest limit that can be asked for.
+const SEND: &str = "--rate 20M --stall-limit 10";
 
 /// What a device does that translates addresses: it passes connections on, and forgets them when it is told to, so that
 /// nothing comes through any more while both ends still believe in them.
@@ -84,28 +79,32 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, is_forgotten: impl Fn() -> bo
     }
 }
 
+/// Starts a sender behind a translator for two receivers. The ticket is for whoever comes by way of the translator.
+fn translated(scratch: &Scratch, more: &str) -> (Guarded, Translator, String) {
+    scratch.file("file", SIZE);
+    let sender = scratch.send(format!("{SEND} --wait 2 {more} file"));
+    let mut ticket = scratch.ticket();
+    let translator = Translator::to(ticket.control[0]);
+    ticket.control = vec![translator.address];
+    (sender, translator, ticket.to_string())
+}
+
 #[test]
 #[ignore = "it takes long: `make test-all` runs it"]
 fn a_receiver_whose_connection_is_forgotten_on_the_way_comes_back() {
-    for more in [&[][..], &["--plain"]] {
+    for more in ["", "--plain"] {
         let scratch = Scratch::new();
-        let file = scratch.file("file", SIZE);
-        let sender = scratch.send(&[&RATE[..], &["--wait", "2"], more, &[path(&file)]].concat());
-        let mut ticket = scratch.ticket();
-        let translator = Translator::to(ticket.control[0]);
-        ticket.control = vec![translator.address];
-        let steady = scratch.receive("steady", &[]);
-        let mut command = scratch.receive_command("moved");
-        let moved = start(command.args(STALL_LIMIT).arg(ticket.to_string()));
-        wait_until("some of it has come", || scratch.parts("moved") > 0);
+        let (sender, translator, ticket) = translated(&scratch, more);
+        let steady = scratch.receive("steady", "");
+        let moved = start(&mut scratch.receive_command("moved", format!("--stall-limit 10 {ticket}")));
+        scratch.wait_for_part("moved");
         translator.forget_all();
         finish_well(steady);
-        assert_eq!(translator.connections(), 1, "the steady receiver has not waited for the other: {more:?}");
+        assert_eq!(translator.connections(), 1, "the steady receiver has not waited for the other: {more}");
         finish_well(moved);
-        assert!(translator.connections() > 1, "{more:?}");
-        let told = finish_well(sender);
-        assert!(told.contains("it has come again, over another connection"), "{more:?}: {told}");
-        assert!(fs::read(scratch.path("moved/file")).unwrap() == contents(SIZE), "{more:?}");
+        assert!(translator.connections() > 1, "{more}");
+        assert_says(&finish_well(sender), &["it has come again, over another connection"]);
+        scratch.assert_file("moved/file", SIZE);
     }
 }
 
@@ -113,74 +112,44 @@ fn a_receiver_whose_connection_is_forgotten_on_the_way_comes_back() {
 #[test]
 #[ignore = "it takes long: `make test-all` runs it"]
 fn a_machine_that_lost_its_power_and_has_everything_in_the_end_is_no_failure() {
-    for more in [&[][..], &["--plain"]] {
+    for more in ["", "--plain"] {
         let scratch = Scratch::new();
-        let file = scratch.file("file", SIZE);
-        let args = [&RATE[..], &STALL_LIMIT, &["--wait", "2"], more, &[path(&file)]].concat();
-        let sender = scratch.send(&args);
-        let mut ticket = scratch.ticket();
-        let translator = Translator::to(ticket.control[0]);
-        ticket.control = vec![translator.address];
-        let other = scratch.receive("other", &[]);
-        let machine = |into: &str| {
-            start(scratch.receive_command(into).args(["--name", "machine"]).arg(ticket.to_string()))
-        };
-        let mut first = machine("first");
-        wait_until("some of it has come", || scratch.parts("first") > 0);
+        let (sender, translator, ticket) = translated(&scratch, more);
+        let other = scratch.receive("other", "");
+        let machine =
+            |into: &str| start(&mut scratch.receive_command(into, format!("--name machine {ticket}")));
+        let first = machine("first");
+        scratch.wait_for_part("first");
         translator.forget_all();
-        first.kill().unwrap();
-        finish_well(machine("second"));
-        finish_well(other);
-        let told = finish_well(sender);
-        assert!(told.contains("2 of 2 receivers"), "{more:?}: {told}");
+        drop(first);
+        all_well([machine("second"), other]);
+        assert_says(&finish_well(sender), &["2 of 2 receivers"]);
     }
 }
 
 #[test]
 fn receivers_whose_address_changes_or_whose_cable_is_cut_come_back_and_the_others_do_not_notice() {
-    const NODES: [&str; 3] = ["c0", "c1", "c2"];
     let (scratch, network) = (Scratch::new(), Network::new(&["sw", "s", "c0", "c1", "c2"]));
     network.lan(79, "sw", &["s", "c0", "c1", "c2"]);
-    let (file, ticket) = (scratch.file("file", SIZE), scratch.path("ticket"));
-    let mut command = treecast();
-    command
-        .args([
-            "send",
-            "--interface",
-            "sw",
-            "--group",
-            "239.79.0.1",
-            "--control",
-            "10.0.79.1:0",
-            "--wait",
-            "3",
-        ])
-        .args(RATE);
-    command.arg("--ticket-file").arg(&ticket).arg(file);
-    let sender = network.within("s", || start(&mut command));
-    wait_until("the ticket is written", || ticket.exists());
-    let receive = |number: usize| -> (PathBuf, Guarded) {
-        let into = scratch.path(&format!("into{number}"));
-        let mut command = treecast();
-        command.args(["receive", "--interface", "sw"]).args(STALL_LIMIT).arg("--into").arg(&into);
-        command.arg(format!("@{}", ticket.display()));
-        (into, network.within(NODES[number], || start(&mut command)))
-    };
-    let [(_, steady), (moved_into, moved), (cut_into, cut)] = [0, 1, 2].map(receive);
-    wait_until("some of it has come", || (0..3).all(|number| scratch.parts(&format!("into{number}")) > 0));
+    scratch.file("file", SIZE);
+    let send = "send --interface sw --group 239.79.0.1 --control 10.0.79.1:0 --wait 3 --rate 20M";
+    let sender = network.start("s", &mut scratch.command(format!("{send} --ticket-file ticket file")));
+    scratch.wait_for_ticket();
+    let [steady, moved, cut] = ["c0", "c1", "c2"].map(|node| {
+        let command = format!("receive --interface sw --stall-limit 10 --into {node} @ticket");
+        network.start(node, &mut scratch.command(command))
+    });
+    ["c0", "c1", "c2"].iter().for_each(|node| scratch.wait_for_part(node));
     network.configure("c1", "addr del 10.0.79.3/24 dev sw\naddr add 10.0.79.77/24 dev sw\n");
     network.configure("sw", "link set c2 down\n");
     finish_well(steady);
-    assert!(!cut_into.join("file").exists(), "the steady receiver has not waited for it");
-    let told = finish_well(moved);
-    assert!(told.contains("this host has the address 10.0.79.3 no more"), "{told}");
+    assert!(!scratch.path("c2/file").exists(), "the steady receiver has not waited for it");
+    assert_says(&finish_well(moved), &["this host has the address 10.0.79.3 no more"]);
     // For longer than its stall limit, so that it looks for the sender while there is no way to it.
     std::thread::sleep(Duration::from_secs(11));
     network.configure("sw", "link set c2 up\n");
     finish_well(cut);
     let told = finish_well(sender);
     assert_eq!(told.matches(" joined from ").count(), 5, "{told}");
-    for into in [moved_into, cut_into] {
-        assert!(fs::read(into.join("file")).unwrap() == contents(SIZE));
-    }
+    ["c1/file", "c2/file"].iter().for_each(|copy| scratch.assert_file(copy, SIZE));
 }

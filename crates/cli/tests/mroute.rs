@@ -12,8 +12,9 @@ use std::{
 };
 
 use crate::{
-    child::treecast_as_nobody,
-    mroute_network::{Network, PATIENCE, Router, address, eventually},
+    child::{PrivateFile, treecast_as_nobody},
+    mroute_network::{Network, PATIENCE, Router, address},
+    session::wait_until,
 };
 use socket2::{Domain, SockAddr, Socket, Type};
 use treecast_dataplane::mroute::SourceFilter;
@@ -29,12 +30,7 @@ const SOURCE_SPECIFIC: [&str; 2] = ["ff3e::8000:42", "232.1.2.3"];
 
 /// s - r0 - r1 - r2 - c, with a host h at r1.
 fn chain() -> Network {
-    let network = Network::new(&["s", "r0", "r1", "r2", "c", "h"]);
-    network.connect(0, "s", "r0");
-    network.connect(1, "r0", "r1");
-    network.connect(2, "r1", "r2");
-    network.connect(3, "r2", "c");
-    network.connect(4, "r1", "h");
+    let network = Network::of_cables(&[("s", "r0"), ("r0", "r1"), ("r1", "r2"), ("r2", "c"), ("r1", "h")]);
     network.route("r0", &[2, 3, 4], 1, 2);
     network.route("r1", &[0], 1, 1);
     network.route("r1", &[3], 2, 2);
@@ -70,10 +66,10 @@ fn a_stream_crosses_three_routers_while_somebody_listens() {
             assert_eq!((entry.from.as_str(), entry.to), ("r0", vec!["r2".to_owned()]), "{group}");
             drop(listener);
             for router in ["r2", "r1", "r0"] {
-                eventually(&format!("{router} no longer forwards {group}"), || {
+                wait_until(&format!("{router} no longer forwards {group}"), || {
                     network.entry(router, &source, group).is_none_or(|entry| entry.to.is_empty())
                 });
-                eventually(&format!("{router} no longer listens to {group}"), || {
+                wait_until(&format!("{router} no longer listens to {group}"), || {
                     network.family(router, group).listening.is_empty()
                 });
             }
@@ -109,7 +105,7 @@ fn of_two_routers_with_the_same_upstream_one_forwards_and_the_other_replaces_it(
     let start = |node| network.router(node, &[&QUICK[..], &["--upstream", "lan0"]].concat());
     let (first, _second) = (start("r0"), start("r1"));
     let group = ANY_SOURCE[1];
-    eventually("r0 is the querier of lan1", || {
+    wait_until("r0 is the querier of lan1", || {
         let family = network.family("r1", group);
         family.interfaces.iter().any(|interface| interface.querier == Some(address("10.0.1.1")))
     });
@@ -135,7 +131,7 @@ fn many_groups_and_sources_are_joined() {
     for (group, prefix) in SOURCE_SPECIFIC.iter().zip(["fd00:0::", "10.0.0."]) {
         let sources = (11..=35).map(|host| format!("{prefix}{host}"));
         listeners.extend(sources.map(|source| network.listen("c", "r2", group, Some(&source))));
-        eventually("all sources are joined across three routers", || {
+        wait_until("all sources are joined across three routers", || {
             let listening = network.family("r0", group).listening;
             listening.iter().any(|one| match &one.filter {
                 SourceFilter::Include(sources) => one.group.to_string() == *group && sources.len() == 25,
@@ -143,12 +139,12 @@ fn many_groups_and_sources_are_joined() {
             })
         });
     }
-    eventually("all groups are joined across three routers", || {
+    wait_until("all groups are joined across three routers", || {
         network.family("r0", &groups[0]).listening.len() == 51
     });
     drop(listeners);
     for group in SOURCE_SPECIFIC {
-        eventually("all are left again", || network.family("r0", group).listening.is_empty());
+        wait_until("all are left again", || network.family("r0", group).listening.is_empty());
     }
 }
 
@@ -161,7 +157,7 @@ fn an_any_source_group_has_senders_anywhere() {
         let at_root = network.listen("s", "r0", group, None);
         // Who waits for listeners before it sends hears of them wherever it is.
         for router in ["r0", "r1", "r2"] {
-            eventually("every link has listeners behind it", || {
+            wait_until("every link has listeners behind it", || {
                 network.family(router, group).interfaces.iter().all(|interface| {
                     interface.name == "h" || interface.groups.iter().any(|one| one.group.to_string() == group)
                 })
@@ -212,7 +208,7 @@ fn a_bridge_sends_a_stream_only_to_its_listeners() {
         b.hear("s");
         // A bridge floods for a moment after the first query that it sees, and what all hosts of a LAN get
         // is a few packets.
-        eventually(&format!("c does not get {group}"), || {
+        wait_until(&format!("c does not get {group}"), || {
             let (to_r0, to_c) = received_meanwhile(&network, [("r0", "s"), ("c", "bridge")]);
             to_r0 > 100 && to_c < to_r0 / 4
         });
@@ -222,7 +218,7 @@ fn a_bridge_sends_a_stream_only_to_its_listeners() {
         assert!(to_a * 10 >= to_r0 * 6, "{to_a} of {to_r0} packets come when another leaves");
         a.hear("s");
         drop(a);
-        eventually("nothing is forwarded to nobody", || {
+        wait_until("nothing is forwarded to nobody", || {
             network.entry("r0", &source, group).is_none_or(|entry| entry.to.is_empty())
         });
     }
@@ -248,7 +244,7 @@ fn hosts_of_older_versions_hear_behind_a_snooping_bridge() {
         elsewhere.hear("s");
         let newer = network.listen("a", "bridge", group, None);
         newer.hear("s");
-        eventually("the router joins for h on the bridge's side, too", || {
+        wait_until("the router joins for h on the bridge's side, too", || {
             let listening = network.family("r0", group).listening;
             listening.iter().any(|one| one.interface == "bridge" && one.group == address(group))
         });
@@ -270,7 +266,7 @@ fn a_router_that_is_not_the_querier_hears_listeners_through_a_bridge() {
     network.route("r0", &[2], 1, 1);
     let _routers = ["r0", "r1"].map(|node| network.router(node, &QUICK));
     let group = ANY_SOURCE[1];
-    eventually("r1 is the querier", || {
+    wait_until("r1 is the querier", || {
         let family = network.family("r0", group);
         family.interfaces.iter().any(|interface| interface.querier == Some(address("10.0.1.1")))
     });
@@ -278,7 +274,7 @@ fn a_router_that_is_not_the_querier_hears_listeners_through_a_bridge() {
     let behind = network.listen("c", "r1", group, None);
     behind.hear("s");
     drop(behind);
-    eventually("nothing is forwarded to nobody", || {
+    wait_until("nothing is forwarded to nobody", || {
         network.entry("r0", "10.0.0.1", group).is_none_or(|entry| entry.to.is_empty())
     });
     network.listen("a", "bridge", group, None).hear("s");
@@ -289,26 +285,20 @@ fn a_router_that_is_not_the_querier_hears_listeners_through_a_bridge() {
 #[test]
 #[ignore = "it takes long: `make test-all` runs it"]
 fn in_a_ring_no_packet_goes_round() {
-    let network = Network::new(&["s", "r0", "r1", "r2", "c"]);
-    network.connect(0, "s", "r0");
-    network.connect(1, "r0", "r1");
-    network.connect(2, "r1", "r2");
-    network.connect(3, "r2", "r0");
-    network.connect(4, "r2", "c");
+    let network = Network::of_cables(&[("s", "r0"), ("r0", "r1"), ("r1", "r2"), ("r2", "r0"), ("r2", "c")]);
     network.route("r0", &[2, 4], 3, 1);
     network.route("r1", &[0], 1, 1);
     network.route("r1", &[3, 4], 2, 2);
     network.route("r2", &[0, 1], 3, 2);
-    let path = std::env::temp_dir().join(format!("treecast-ring-{}", std::process::id()));
-    let warnings = std::fs::File::create(&path).expect("a file for warnings");
+    let warnings = PrivateFile::new("");
     let _others = ["r0", "r1"].map(|node| network.router(node, &QUICK));
-    let _last = network.router_that_warns("r2", &QUICK, warnings.into());
-    let said = || std::fs::read_to_string(&path).expect("warnings are text");
+    let _last = network.router_that_warns("r2", &QUICK, &warnings);
+    let said = || warnings.text();
     for (number, group) in ANY_SOURCE.iter().enumerate() {
         let _stream = network.stream("s", "r0", group);
         let listener = network.listen("c", "r2", group, None);
         listener.hear("s");
-        eventually("it is said that there may be a loop", || {
+        wait_until("it is said that there may be a loop", || {
             said().matches("start every router with --upstream").count() == number + 1
         });
         for at in [("r2", "r1"), ("r1", "r0"), ("c", "r2")] {
@@ -317,7 +307,6 @@ fn in_a_ring_no_packet_goes_round() {
         }
     }
     assert_eq!(said().lines().count(), 2, "{}", said());
-    let _ = std::fs::remove_file(&path);
 }
 
 /// r1 listens itself on the links that it forwards to, since there are listeners on several. Its kernel must not
@@ -325,10 +314,9 @@ fn in_a_ring_no_packet_goes_round() {
 #[test]
 fn a_router_between_listeners_gets_each_packet_once() {
     let network = chain();
-    let path = std::env::temp_dir().join(format!("treecast-between-{}", std::process::id()));
-    let warnings = std::fs::File::create(&path).expect("a file for warnings");
+    let warnings = PrivateFile::new("");
     let _others = ["r0", "r2"].map(|node| network.router(node, &QUICK));
-    let _between = network.router_that_warns("r1", &QUICK, warnings.into());
+    let _between = network.router_that_warns("r1", &QUICK, &warnings);
     for (group, source) in ANY_SOURCE.iter().zip(addresses(0, 1)) {
         let _stream = network.stream("s", "r0", group);
         let listeners = [network.listen("h", "r1", group, None), network.listen("c", "r2", group, None)];
@@ -345,8 +333,7 @@ fn a_router_between_listeners_gets_each_packet_once() {
         assert!(last > 10 && between * 2 < last * 3, "{between} packets at r1, {last} at r2 of {group}");
         assert_eq!(network.entry("r1", &source, group).expect("busy").wrong_interface, 0, "{group}");
     }
-    assert_eq!(std::fs::read_to_string(&path).expect("text"), "");
-    let _ = std::fs::remove_file(&path);
+    assert_eq!(warnings.text(), "");
 }
 
 /// UDP super-packets pass three routers as they are: the kernel's count is of them, not of their segments.
@@ -364,7 +351,7 @@ fn super_packets_pass_whole() {
         let run = vec![7; 40 * BLOCK_LEN];
         let mut send =
             || transmitter.send_blocks(group_and_port, header, BLOCK_LEN, &run).expect("it is sent");
-        eventually("the way is open", || {
+        wait_until("the way is open", || {
             send();
             network.entry("r2", &source, group).is_some_and(|entry| !entry.to.is_empty())
         });
@@ -372,7 +359,7 @@ fn super_packets_pass_whole() {
         let start = Instant::now();
         (0..PASSES).for_each(|_| send());
         let elapsed = start.elapsed();
-        eventually("all have passed", || {
+        wait_until("all have passed", || {
             let now = network.entry("r2", &source, group).expect("it is busy");
             now.bytes - before.bytes >= (PASSES * run.len()) as u64
         });
@@ -395,13 +382,13 @@ fn interfaces_come_and_go() {
         network.connect(1, "r0", "c");
         network.listen("c", "r0", group, None).hear("s");
         network.configure("r0", "link set c down\n");
-        eventually("an interface that is down is not served", || {
+        wait_until("an interface that is down is not served", || {
             network.family("r0", group).interfaces.len() == 1
         });
         network.configure("r0", "link set c up\n");
         network.listen("c", "r0", group, None).hear("s");
         network.configure("r0", "link del c\n");
-        eventually("an interface that is gone is forgotten", || {
+        wait_until("an interface that is gone is forgotten", || {
             let family = network.family("r0", group);
             family.interfaces.len() == 1 && family.listening.is_empty()
         });
@@ -415,9 +402,8 @@ fn a_router_that_is_asked_to_end_leaves_nothing() {
     let router = network.router("r0", &["--interface", "s"]);
     let interfaces = || routed_interfaces(&network, "r0");
     // An IPv6 interface is served once its own address is in use.
-    eventually("both families are served", || interfaces() == [1, 1]);
-    let output = network.treecast("r0", &["mroute", "show"]);
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    wait_until("both families are served", || interfaces() == [1, 1]);
+    let text = network.prints("r0", &["mroute", "show"]);
     let row = |words: &[&str]| text.lines().any(|line| line.split_whitespace().eq(words.iter().copied()));
     assert!(row(&["INTERFACE", "IPv4", "QUERIER"]), "{text}");
     assert!(row(&["s", "10.0.0.2", "this", "router"]), "{text}");
@@ -429,10 +415,7 @@ fn a_router_that_is_asked_to_end_leaves_nothing() {
 /// with 0.4 to 0.7 s of them lost.
 #[test]
 fn a_restart_loses_no_packet() {
-    let network = Network::new(&["s", "r0", "c", "d"]);
-    network.connect(0, "s", "r0");
-    network.connect(1, "r0", "c");
-    network.connect(2, "r0", "d");
+    let network = Network::of_cables(&[("s", "r0"), ("r0", "c"), ("r0", "d")]);
     let start = |keep| network.router("r0", &["--keep", keep]);
     let mut router = start("60s");
     let listeners = ANY_SOURCE.map(|group| network.listen("c", "r0", group, None));
@@ -473,7 +456,7 @@ fn a_restart_loses_no_packet() {
             // A new listener is served by what the router has learned anew.
             let later = network.listen("d", "r0", ANY_SOURCE[0], None);
             let mut packet = [0; 4];
-            eventually("packets for another", || later.socket.recv(&mut packet).is_ok());
+            wait_until("packets for another", || later.socket.recv(&mut packet).is_ok());
         }
         for (received, group) in received.iter().zip(ANY_SOURCE) {
             let lost: u32 = received.windows(2).map(|pair| pair[1] - pair[0] - 1).sum();
@@ -482,7 +465,7 @@ fn a_restart_loses_no_packet() {
         // Nobody comes: all is forgotten in time, and nothing is left.
         router.terminate();
         assert_eq!(routed_interfaces(&network, "r0"), [3, 3]);
-        eventually("the keeper has ended", || routed_interfaces(&network, "r0") == [0, 0]);
+        wait_until("the keeper has ended", || routed_interfaces(&network, "r0") == [0, 0]);
     });
     // Who interrupts it means it.
     assert_eq!(start("3s").end_by(libc::SIGINT), Some(0));
@@ -494,7 +477,6 @@ fn a_restart_loses_no_packet() {
 fn who_takes_the_keepers_name_keeps_no_router_from_starting_or_ending() {
     let network = Network::new(&["s", "r0"]);
     network.connect(0, "s", "r0");
-    let path = std::env::temp_dir().join(format!("treecast-squatter-{}", std::process::id()));
     for accepts in [true, false] {
         // The thread that listens is another user's.
         let squat = move || {
@@ -511,23 +493,20 @@ fn who_takes_the_keepers_name_keeps_no_router_from_starting_or_ending() {
             (listener, waiting)
         };
         let _squatter = network.within("r0", squat);
-        let warnings = std::fs::File::create(&path).expect("a file for warnings");
-        let router = network.router_that_warns("r0", &["--keep", "30s"], warnings.into());
+        let warnings = PrivateFile::new("");
+        let router = network.router_that_warns("r0", &["--keep", "30s"], &warnings);
         assert_eq!(router.terminate(), Some(0));
-        let said = std::fs::read_to_string(&path).expect("warnings are text");
+        let said = warnings.text();
         assert!(said.contains("a restart will interrupt streams: "), "{said}");
         assert_eq!(said.contains("of user 65534 has taken @treecast-mroute-keeper"), accepts, "{said}");
         assert_eq!(routed_interfaces(&network, "r0"), [0, 0], "nobody keeps it");
     }
-    let _ = std::fs::remove_file(&path);
 }
 
 /// What systemd does: it stores the descriptors, ends all processes of the service, and passes them to the next daemon.
 #[test]
 fn a_service_manager_holds_the_entries_over_a_restart() {
-    let network = Network::new(&["s", "r0", "c"]);
-    network.connect(0, "s", "r0");
-    network.connect(1, "r0", "c");
+    let network = Network::of_cables(&[("s", "r0"), ("r0", "c")]);
     let place = std::env::temp_dir().join(format!("treecast-notify-{}", std::process::id()));
     let manager = UnixDatagram::bind(&place).expect("a socket");
     manager.set_read_timeout(Some(PATIENCE)).expect("a good time");
@@ -558,7 +537,7 @@ fn a_service_manager_holds_the_entries_over_a_restart() {
     assert_eq!(router.terminate(), Some(0));
     // The keeper is of the service, too.
     let sockets = || network.within("r0", || std::fs::read_to_string("/proc/thread-self/net/unix"));
-    eventually("the keeper has ended", || {
+    wait_until("the keeper has ended", || {
         !sockets().expect("it is shown").contains("@treecast-mroute-keeper")
     });
     for listener in &listeners {
@@ -586,14 +565,15 @@ fn a_service_manager_holds_the_entries_over_a_restart() {
 /// Has a command find these descriptors where a service manager puts them: from number 3 on (sd_listen_fds(3)).
 fn with_descriptors(mut command: Command, descriptors: Vec<i32>) -> Command {
     let place = move || {
-        for (place, descriptor) in (3..).zip(&descriptors) {
-            // SAFETY: no pointers. A copy with a large number is not in the place of another one.
-            let copy = unsafe { libc::fcntl(*descriptor, libc::F_DUPFD_CLOEXEC, 100 + place) };
-            assert!(copy >= 0);
+        let mut copies = [0; 2];
+        for (copy, descriptor) in copies.iter_mut().zip(&descriptors) {
+            // SAFETY: no pointers. The copy has the lowest free number from 100 on, and so is in the place of no other.
+            *copy = unsafe { libc::fcntl(*descriptor, libc::F_DUPFD_CLOEXEC, 100) };
+            assert!(*copy >= 0);
         }
-        for place in 3..3 + descriptors.len() as i32 {
+        for (place, copy) in (3..).zip(copies).take(descriptors.len()) {
             // SAFETY: as above.
-            unsafe { libc::dup2(100 + place, place) };
+            unsafe { libc::dup2(copy, place) };
         }
         Ok(())
     };
@@ -617,9 +597,8 @@ fn hosts_of_a_link_have_equal_shares_of_its_room() {
     let network = Network::new(&["s", "r0", "bridge", "a", "b"]);
     network.connect(0, "s", "r0");
     network.lan(1, "bridge", &["r0", "a", "b"]);
-    let path = std::env::temp_dir().join(format!("treecast-room-{}", std::process::id()));
-    let warnings = std::fs::File::create(&path).expect("a file for warnings");
-    let _router = network.router_that_warns("r0", &["--max-groups", "4"], warnings.into());
+    let warnings = PrivateFile::new("");
+    let _router = network.router_that_warns("r0", &["--max-groups", "4"], &warnings);
     for (group, prefix) in ANY_SOURCE.iter().zip(["ff15::7:", "239.7.7."]) {
         let flood: Vec<_> =
             (1..=9).map(|last| network.listen("a", "bridge", &format!("{prefix}{last}"), None)).collect();
@@ -628,17 +607,15 @@ fn hosts_of_a_link_have_equal_shares_of_its_room() {
             let on_lan = interfaces.into_iter().find(|interface| interface.name == "bridge");
             on_lan.and_then(|interface| interface.room).expect("it is served")
         };
-        eventually("it is full", || room().refused >= 5);
+        wait_until("it is full", || room().refused >= 5);
         let (room, _stream) = (room(), network.stream("s", "r0", group));
         assert!(room.is_full && room.largest_host_groups == 4, "{room:?}");
         network.listen("b", "bridge", group, None).hear("s");
         drop(flood);
     }
-    let output = network.treecast("r0", &["mroute", "show"]);
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let text = network.prints("r0", &["mroute", "show"]);
     assert!(text.contains("bridge is full: 4 groups of at most 4 (--max-groups)"), "{text}");
-    let said = std::fs::read_to_string(&path).expect("warnings are text");
-    let _ = std::fs::remove_file(&path);
+    let said = warnings.text();
     let shortages = said.lines().filter(|line| line.contains("hosts on bridge ask for more groups"));
     assert!(shortages.count() >= 2, "{said}");
 }
@@ -661,50 +638,37 @@ fn an_idle_router_costs_next_to_nothing() {
 fn what_is_wrong_is_said_in_one_line() {
     let network = Network::new(&["s", "r0"]);
     network.connect(0, "s", "r0");
-    let complaint = |arguments: &[&str]| {
-        let output = network.treecast("r0", &[&["mroute"], arguments].concat());
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        String::from_utf8(output.stderr).expect("UTF-8")
+    let refuses = |arguments: &[&str], line: &str| {
+        network.refuses("r0", &[&["mroute"], arguments].concat(), &[&format!("treecast: {line}\n")]);
     };
-    assert_eq!(
-        complaint(&["show"]),
-        "treecast: no multicast routing daemon answers here: \
-         start one with `treecast mroute` in this network namespace\n"
+    refuses(
+        &["show"],
+        "no multicast routing daemon answers here: start one with `treecast mroute` in this network namespace",
     );
-    assert_eq!(
-        complaint(&["--interface", "nosuch"]),
-        "treecast: interface nosuch does not exist: `ip link` lists those that do\n"
-    );
-    assert_eq!(
-        complaint(&["--interface", "lo"]),
-        "treecast: interface lo cannot multicast: name another with --interface\n"
-    );
+    for (interface, line) in [
+        ("nosuch", "interface nosuch does not exist: `ip link` lists those that do"),
+        ("lo", "interface lo cannot multicast: name another with --interface"),
+    ] {
+        refuses(&["--interface", interface], line);
+    }
     let output = network.within("r0", || treecast_as_nobody(&["mroute"]));
     assert_eq!(
         String::from_utf8(output.stderr).expect("UTF-8"),
         "treecast: multicast routing needs root (CAP_NET_ADMIN and CAP_NET_RAW): run it as root\n"
     );
     let router = network.router("r0", &[]);
-    assert_eq!(
-        complaint(&[]),
-        "treecast: another IPv6 multicast routing daemon runs in this network namespace: stop it first\n"
-    );
+    refuses(&[], "another IPv6 multicast routing daemon runs in this network namespace: stop it first");
     assert_eq!(router.terminate(), Some(0));
 
     network.configure("r0", "link set s down\n");
-    assert_eq!(
-        complaint(&["--interface", "s"]),
-        "treecast: interface s is down: bring it up with `ip link set s up`\n"
-    );
+    refuses(&["--interface", "s"], "interface s is down: bring it up with `ip link set s up`");
     let pairs = (0..17).map(|pair| {
         format!("link add a{pair} type veth peer name b{pair}\nlink set a{pair} up\nlink set b{pair} up\n")
     });
     network.configure("r0", &pairs.collect::<String>());
-    assert_eq!(
-        complaint(&[]),
-        "treecast: 34 interfaces can multicast here, and a kernel routes between 32 at most: \
-         name those to use with --interface\n"
-    );
+    let line = "34 interfaces can multicast here, and a kernel routes between 32 at most: \
+                name those to use with --interface";
+    refuses(&[], line);
 }
 
 /// How many interfaces a node's kernel routes multicast between, IPv6 first.

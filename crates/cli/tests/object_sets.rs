@@ -12,8 +12,8 @@ use std::{
 };
 
 use crate::{
-    child,
-    session::{Scratch, contents, finish, finish_well, finish_with, path, start, wait_until},
+    child::{self, Guarded},
+    session::{Scratch, all_well, assert_says, finish, finish_well, finish_with, start, wait_until},
 };
 
 /// What is to be the same of something at both ends: kind and permissions, time, and bytes or what it points to.
@@ -79,13 +79,11 @@ fn a_folder_arrives_as_it_is() {
     for repair in ["nack", "after"] {
         let scratch = Scratch::new();
         make_set(&scratch);
-        let set = scratch.path("set");
-        let sender = scratch.send(&["--wait", "2", "--repair", repair, path(&set)]);
-        let receivers = [scratch.receive("a", &[]), scratch.receive("b", &[])];
+        let sender = scratch.send(format!("--wait 2 --repair {repair} set"));
+        let receivers = [scratch.receive("a", ""), scratch.receive("b", "")];
         finish_well(sender);
         for (receiver, into) in receivers.into_iter().zip(["a", "b"]) {
-            let told = finish_well(receiver);
-            assert!(told.contains("9 files (6 of them folders and links), 293 KiB"), "{told}");
+            assert_says(&finish_well(receiver), &["9 files (6 of them folders and links), 293 KiB"]);
             assert_alike(&scratch, into);
             assert_eq!(scratch.names(into), ["set"]);
         }
@@ -97,10 +95,8 @@ fn a_set_that_is_sent_again_replaces_the_old_one() {
     let scratch = Scratch::new();
     make_set(&scratch);
     for _ in 0..2 {
-        let set = scratch.path("set");
-        let sender = scratch.send(&[path(&set)]);
-        finish_well(scratch.receive("a", &[]));
-        finish_well(sender);
+        let sender = scratch.send("set");
+        all_well([scratch.receive("a", ""), sender]);
         assert_alike(&scratch, "a");
         fs::remove_file(scratch.path("ticket")).unwrap();
         fs::write(scratch.path("a/set/run"), "changed").unwrap();
@@ -109,66 +105,56 @@ fn a_set_that_is_sent_again_replaces_the_old_one() {
     }
 }
 
-/// Each program may have 48 files open: as a user who cannot raise the limit.
-#[test]
-fn a_set_of_many_files_needs_few_open_ones() {
+/// Lets a user without rights run a copy of the program in the scratch folder, with a folder `a` to receive into.
+fn as_nobody(scratch: &Scratch) -> impl Fn(&str) -> Guarded {
     const NOBODY: u32 = 65_534;
-    const FILES: usize = 300;
-    let scratch = Scratch::new();
-    for number in 0..FILES {
-        scratch.file(&format!("set/{number:03}"), 70_000 + number);
-    }
-    let program = scratch.path("treecast");
-    child::copy_treecast(&program);
+    child::copy_treecast(&scratch.path("treecast"));
     fs::create_dir(scratch.path("a")).unwrap();
     for name in ["", "a"] {
         fs::set_permissions(scratch.path(name), Permissions::from_mode(0o777)).unwrap();
     }
-    let limited = |args: &[&str]| {
+    let folder = scratch.path("");
+    move |line| {
         let mut command = Command::new("sh");
-        command.args(["-c", "ulimit -n 48; exec \"$@\"", "sh", path(&program)]).args(args);
-        start(command.current_dir(scratch.path("")).uid(NOBODY).gid(NOBODY))
-    };
-    let sender = limited(&["send", "--interface", "lo", "--ticket-file", "ticket", "set"]);
-    wait_until("the ticket is written", || scratch.path("ticket").exists());
-    let told = finish_well(limited(&["receive", "--interface", "lo", "--into", "a", "@ticket"]));
+        start(command.args(["-c", line]).current_dir(&folder).uid(NOBODY).gid(NOBODY))
+    }
+}
+
+/// Each program may have 48 files open: as a user who cannot raise the limit.
+#[test]
+fn a_set_of_many_files_needs_few_open_ones() {
+    let scratch = Scratch::new();
+    let files: Vec<_> = (0..300).map(|number| (format!("set/{number:03}"), 70_000 + number)).collect();
+    scratch.files(&files);
+    let run = as_nobody(&scratch);
+    let sender = run("ulimit -n 48; exec ./treecast send --interface lo --ticket-file ticket set");
+    scratch.wait_for_ticket();
+    let told = finish_well(run("ulimit -n 48; exec ./treecast receive --interface lo --into a @ticket"));
     assert!(told.contains("; 0 failed") || told.contains("; nothing was lost"), "{told}");
     finish_well(sender);
-    for number in 0..FILES {
-        let copy = fs::read(scratch.path(&format!("a/set/{number:03}"))).unwrap();
-        assert!(copy == contents(70_000 + number), "{number}");
-    }
+    scratch.assert_files("a", &files);
 }
 
 /// Go's module cache is like that: nobody may write into its folders, and its owner gets updates of it all the same.
 #[test]
 fn a_read_only_folder_is_updated_by_its_owner_and_stays_read_only() {
-    const NOBODY: u32 = 65_534;
     let scratch = Scratch::new();
-    let program = scratch.path("treecast");
-    child::copy_treecast(&program);
-    fs::create_dir(scratch.path("a")).unwrap();
-    for name in ["", "a"] {
-        fs::set_permissions(scratch.path(name), Permissions::from_mode(0o777)).unwrap();
-    }
+    let run = as_nobody(&scratch);
     let mode = |name: &str| scratch.path(name).metadata().unwrap().permissions().mode() & 0o7777;
-    for round in 1..=2_u8 {
+    let set_modes = |mode| {
         for folder in ["set/sub", "set"] {
-            fs::create_dir_all(scratch.path(folder)).unwrap();
-            fs::set_permissions(scratch.path(folder), Permissions::from_mode(0o755)).unwrap();
+            fs::set_permissions(scratch.path(folder), Permissions::from_mode(mode)).unwrap();
         }
+    };
+    fs::create_dir_all(scratch.path("set/sub")).unwrap();
+    for round in 1..=2_u8 {
+        set_modes(0o755);
         fs::write(scratch.path("set/sub/changed"), [round; 9]).unwrap();
         fs::write(scratch.path(&format!("set/sub/new{round}")), [round; 100_000]).unwrap();
-        for folder in ["set/sub", "set"] {
-            fs::set_permissions(scratch.path(folder), Permissions::from_mode(0o555)).unwrap();
-        }
-        let as_nobody = |args: &[&str]| {
-            let mut command = Command::new(&program);
-            start(command.args(args).current_dir(scratch.path("")).uid(NOBODY).gid(NOBODY))
-        };
-        let sender = as_nobody(&["send", "--interface", "lo", "--ticket-file", "ticket", "set"]);
-        wait_until("the ticket is written", || scratch.path("ticket").exists());
-        let told = finish_well(as_nobody(&["receive", "--interface", "lo", "--into", "a", "@ticket"]));
+        set_modes(0o555);
+        let sender = run("exec ./treecast send --interface lo --ticket-file ticket set");
+        scratch.wait_for_ticket();
+        let told = finish_well(run("exec ./treecast receive --interface lo --into a @ticket"));
         assert!(!told.contains("failed: "), "round {round}: {told}");
         finish_well(sender);
         fs::remove_file(scratch.path("ticket")).unwrap();
@@ -180,14 +166,12 @@ fn a_read_only_folder_is_updated_by_its_owner_and_stays_read_only() {
 
 #[test]
 fn what_leads_out_of_the_set_is_not_carried() {
-    let scratch = Scratch::new();
-    scratch.file("set/file", 1000);
+    let scratch = Scratch::with_file("set/file", 1000);
     for (name, target) in [("absolute", "/etc/passwd"), ("out", "../ticket"), ("astray", "x/../file")] {
         symlink(target, scratch.path("set").join(name)).unwrap();
     }
-    let set = scratch.path("set");
-    let sender = scratch.send(&[path(&set)]);
-    finish_well(scratch.receive("a", &[]));
+    let sender = scratch.send("set");
+    finish_well(scratch.receive("a", ""));
     let told = finish_well(sender);
     assert!(told.contains("3 entries skipped: set/absolute (an absolute link, to /etc/passwd)"), "{told}");
     assert_eq!(scratch.names("a/set"), ["file"]);
@@ -196,35 +180,28 @@ fn what_leads_out_of_the_set_is_not_carried() {
 /// What is in the way at the receiver is told, a line each, and is still there afterwards.
 #[test]
 fn what_is_in_the_way_stays() {
-    let scratch = Scratch::new();
-    scratch.file("set/file", 1000);
-    scratch.file("set/sub/deep", 1000);
-    scratch.file("set/fine", 1000);
+    let scratch = Scratch::with_files(&[("set/file", 1000), ("set/sub/deep", 1000), ("set/fine", 1000)]);
     let outside = scratch.path("outside");
     fs::create_dir_all(&outside).unwrap();
     fs::create_dir_all(scratch.path("a/set/file/kept")).unwrap();
     symlink(&outside, scratch.path("a/set/sub")).unwrap();
-    let set = scratch.path("set");
-    let sender = scratch.send(&[path(&set)]);
-    let told = finish_with(3, scratch.receive("a", &[]));
+    let sender = scratch.send("set");
+    let told = finish_with(3, scratch.receive("a", ""));
     for line in ["set/file: failed: ", "set/sub: failed: ", "set/sub/deep: failed: "] {
         assert_eq!(told.matches(line).count(), 1, "{line} in {told}");
     }
     assert_eq!(finish(sender).0, Some(3));
     assert_eq!(scratch.names("a/set"), ["file", "fine", "sub"]);
     assert!(scratch.path("a/set/file/kept").is_dir() && scratch.names("outside").is_empty());
-    assert!(fs::read(scratch.path("a/set/fine")).unwrap() == contents(1000));
+    scratch.assert_file("a/set/fine", 1000);
 }
 
 #[test]
 fn what_is_whole_is_right_after_an_interruption() {
-    let scratch = Scratch::new();
-    scratch.file("set/aaa", 1000);
-    scratch.file("set/large", 3_000_000);
+    let scratch = Scratch::with_files(&[("set/aaa", 1000), ("set/large", 3_000_000)]);
     fs::set_permissions(scratch.path("set"), Permissions::from_mode(0o750)).unwrap();
-    let set = scratch.path("set");
-    let sender = scratch.send(&["--rate", "8M", "--block", "1420", path(&set)]);
-    let receiver = scratch.receive("a", &["--discard"]);
+    let sender = scratch.send("--rate 8M --block 1420 set");
+    let receiver = scratch.receive("a", "--discard");
     wait_until("the first is whole", || scratch.path("a/set/aaa").exists());
     receiver.signal(libc::SIGINT);
     assert_eq!(finish(receiver).0, Some(1));

@@ -3,12 +3,11 @@
 use std::{
     fs::File,
     io::{pipe, read_to_string},
-    path::PathBuf,
     process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
-use crate::session::{Guarded, Scratch, SpawnGuarded, finish_well, path, wait_until};
+use crate::session::{Guarded, Scratch, SpawnGuarded, TREECAST, finish_well, wait_until};
 
 /// How the command ends, and what it says on standard error, when nobody reads its standard output.
 fn unread(arguments: &[&str]) -> (ExitStatus, String) {
@@ -19,7 +18,7 @@ fn unread(arguments: &[&str]) -> (ExitStatus, String) {
 
 fn into(stdout: Stdio, arguments: &[&str]) -> (ExitStatus, String) {
     // Tests run in their crate's folder.
-    let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
+    let mut command = Command::new(TREECAST);
     let command = command.args(arguments).current_dir("../..").stdin(Stdio::null()).stdout(stdout);
     let output = command.output().unwrap();
     (output.status, String::from_utf8(output.stderr).unwrap())
@@ -43,21 +42,20 @@ fn a_reader_that_went_away_is_no_failure() {
 const FILES: usize = 1500;
 
 /// A folder with so many files that the lines about them are more than a pipe holds.
-fn many_files(scratch: &Scratch) -> PathBuf {
+fn many_files(scratch: &Scratch) {
     for number in 0..FILES {
         scratch.file(&format!("set/{number:0100}"), 10);
     }
-    scratch.path("set")
 }
 
 /// Neither the sender nor the other receivers wait for a program that does not read what it has asked for.
 #[test]
 fn a_session_does_not_wait_for_who_reads_its_events_and_loses_none_of_them() {
     let scratch = Scratch::new();
-    let set = many_files(&scratch);
-    let mut sender = scratch.send(&["--json", "--wait", "2", path(&set)]);
-    let steady = receive(&scratch, "steady", Stdio::null(), Stdio::null(), &[]);
-    let mut unread = receive(&scratch, "unread", Stdio::piped(), Stdio::inherit(), &["--json"]);
+    many_files(&scratch);
+    let mut sender = scratch.send("--json --wait 2 set");
+    let steady = receive(&scratch, "steady", Stdio::null(), Stdio::null(), "");
+    let mut unread = receive(&scratch, "unread", Stdio::piped(), Stdio::inherit(), "--json");
     finish_well(steady);
     wait_until("all is there", || scratch.names("unread/set").len() == FILES);
     for program in [&mut sender, &mut unread] {
@@ -70,18 +68,16 @@ fn a_session_does_not_wait_for_who_reads_its_events_and_loses_none_of_them() {
 }
 
 /// A receiver that says what it says there.
-fn receive(scratch: &Scratch, name: &str, output: Stdio, errors: Stdio, arguments: &[&str]) -> Guarded {
-    let mut command = scratch.receive_command(name);
-    command.args(arguments).arg(format!("@{}", scratch.path("ticket").display()));
-    command.stdout(output).stderr(errors).spawn_guarded()
+fn receive(scratch: &Scratch, name: &str, output: Stdio, errors: Stdio, arguments: &str) -> Guarded {
+    scratch.receive_command(name, arguments).arg("@ticket").stdout(output).stderr(errors).spawn_guarded()
 }
 
 #[test]
 fn a_receiver_does_not_wait_for_who_reads_standard_error_and_loses_no_line() {
     let scratch = Scratch::new();
-    let set = many_files(&scratch);
-    let sender = scratch.send(&["--wait", "1", path(&set)]);
-    let mut unread = receive(&scratch, "unread", Stdio::null(), Stdio::piped(), &[]);
+    many_files(&scratch);
+    let sender = scratch.send("--wait 1 set");
+    let mut unread = receive(&scratch, "unread", Stdio::null(), Stdio::piped(), "");
     wait_until("all is there", || scratch.names("unread/set").len() == FILES);
     let said = read_to_string(unread.stderr.take().unwrap()).unwrap();
     finish_well(sender);
@@ -93,9 +89,9 @@ fn a_receiver_does_not_wait_for_who_reads_standard_error_and_loses_no_line() {
 #[test]
 fn a_receiver_ends_soon_though_nobody_ever_reads_standard_error() {
     let scratch = Scratch::new();
-    let set = many_files(&scratch);
-    let sender = scratch.send(&["--wait", "1", path(&set)]);
-    let mut unread = receive(&scratch, "unread", Stdio::null(), Stdio::piped(), &[]);
+    many_files(&scratch);
+    let sender = scratch.send("--wait 1 set");
+    let mut unread = receive(&scratch, "unread", Stdio::null(), Stdio::piped(), "");
     finish_well(sender);
     let ended = Instant::now();
     wait_until("the receiver has ended", || unread.try_wait().unwrap().is_some());

@@ -14,7 +14,7 @@ use std::{
 use crate::{
     child::{Guarded, SpawnGuarded},
     mroute_network::Network,
-    session::{Scratch, contents, finish, finish_well, path, start, wait_until},
+    session::{Scratch, assert_says, contents, finish, finish_well, path, start, wait_until},
 };
 use treecast_host::namespace::{self, Namespace};
 
@@ -270,7 +270,7 @@ impl Debian {
         wait_until("there is a ticket", || self.path("ticket").exists());
         let script = format!("cd /usr/share/doc/treecast/examples/imaging{MACHINE}");
         let said = finish_well(self.start("e1", &script));
-        assert!(said.contains("= off: -f") && said.contains("is written and verified: poweroff"), "{said}");
+        assert_says(&said, &["= off: -f", "is written and verified: poweroff"]);
         let said = finish_well(sender);
         assert!(said.contains("02:00:00:00:03:02 joined from"), "it is called by its card: {said}");
     }
@@ -315,19 +315,9 @@ impl Debian {
             path(&root).trim_end_matches('/')
         );
         let mut shell = Command::new("unshare");
-        shell.args([
-            "--mount",
-            "--pid",
-            "--cgroup",
-            "--uts",
-            "--ipc",
-            "--fork",
-            "--kill-child",
-            "sh",
-            "-c",
-            &script,
-            "sh",
-        ]);
+        shell
+            .args("--mount --pid --cgroup --uts --ipc --fork --kill-child sh -c".split(' '))
+            .args([&*script, "sh"]);
         shell.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         shell.envs([("HOME", "/root"), ("LC_ALL", "C.UTF-8"), ("DEBIAN_FRONTEND", "noninteractive")]);
         shell

@@ -6,10 +6,11 @@ use std::{
 };
 
 use crate::{
-    session::{Guarded, Scratch, contents, finish_well, start, treecast, wait_until},
+    session::{Guarded, Scratch, TREECAST, finish_well, start, wait_until},
+    site::Site,
     sources::workspace,
 };
-use treecast_host::namespace::Namespace;
+use treecast_lab::{Daemon, Topology, Trees};
 
 /// Commands that are not run here, each with the reason.
 const NOT_RUN: &[(&str, &str)] = &[
@@ -56,24 +57,21 @@ fn every_command_of_the_readme_does_what_it_says() {
 
 /// Somebody who types the commands of README.md, on the nodes of a lab.
 struct Reader {
-    lab: String,
-    folder: Scratch,
+    _routers: Vec<Daemon>,
+    site: Site,
     /// Commands that were not typed yet.
     commands: RefCell<BTreeSet<String>>,
 }
 
 impl Reader {
     fn new() -> Self {
-        let lab = format!("readme{}", std::process::id());
         let folder = Scratch::new();
         fs::write(folder.path("network.toml"), NETWORK).unwrap();
         symlink(workspace().join("labs"), folder.path("labs")).unwrap();
-        folder.file("image.iso", SIZE);
-        folder.file("image.raw", SIZE);
-        let mut up = treecast();
-        up.args(["lab", "up", "--mroute", "--name", &lab]).arg(folder.path("network.toml"));
-        finish_well(start(&mut up));
-        Self { lab, folder, commands: RefCell::new(commands()) }
+        folder.files(&[("image.iso", SIZE), ("image.raw", SIZE)]);
+        let site = Site::with(folder, &Topology::from_toml(NETWORK, "network.toml").unwrap());
+        let routers = site.lab().start_routers(Path::new(TREECAST), Trees::default(), |_| {}).unwrap();
+        Self { site, _routers: routers, commands: RefCell::new(commands()) }
     }
 
     /// Codes work on one link, so both are on the same LAN.
@@ -90,18 +88,19 @@ impl Reader {
 
     /// Announcements come to other links by SAP: the first one at once, to those who listen already.
     fn update_devices(&self) {
-        self.folder.file("update.img", SIZE);
+        self.site.scratch.file("update.img", SIZE);
         let key = self.finish("server", "treecast keys new ./update.pem");
         let key = key.split_whitespace().next().expect("a public key");
         let stand = self.command("treecast receive --standing");
         let devices = CLIENTS.map(|client| {
             let rules = format!("name = \"{client}\"\nstate = \"{client}-state\"\n[[rule]]\nsenders = [\"{key}\"]\ninto = \"{client}\"\n");
-            fs::write(self.folder.path(&format!("{client}.toml")), rules).unwrap();
+            fs::write(self.site.scratch.path(&format!("{client}.toml")), rules).unwrap();
             let device = self.start(client, &format!("exec {}", replace(&stand, "/etc/treecast/standing.toml", &format!("{client}.toml"))));
-            wait_until("the device listens", || self.folder.path(&format!("{client}-state/history.jsonl")).exists());
+            wait_until("the device listens", || self.site.scratch.path(&format!("{client}-state/history.jsonl")).exists());
             device
         });
-        fs::write(self.folder.path("devices"), "client0\nclient1\nclient2 # on another link\n").unwrap();
+        fs::write(self.site.scratch.path("devices"), "client0\nclient1\nclient2 # on another link\n")
+            .unwrap();
         // Routers learn of the devices' groups from their reports.
         thread::sleep(Duration::from_secs(1));
         let send = self.command("treecast send --key default --session update.session");
@@ -133,13 +132,13 @@ impl Reader {
     fn image_machines(&self) {
         let send = self.command("treecast send --session");
         let sender = self.start("server", &replace(&send, "--wait 300", "--wait 3"));
-        wait_until("the ticket is written", || self.folder.path("ticket").exists());
+        wait_until("the ticket is written", || self.site.scratch.path("ticket").exists());
         let receive = self.command("treecast receive --into /srv @ticket");
         let receivers = CLIENTS.map(|client| self.start(client, &replace(&receive, "/srv", client)));
         receivers.into_iter().for_each(|receiver| _ = finish_well(receiver));
         CLIENTS.iter().for_each(|client| self.has(client, "image.raw"));
         finish_well(sender);
-        assert!(self.folder.path("image.session").exists(), "the session is kept");
+        assert!(self.site.scratch.path("image.session").exists(), "the session is kept");
     }
 
     fn distribute_a_feed(&self) {
@@ -149,13 +148,15 @@ impl Reader {
         let receivers =
             CLIENTS.map(|client| self.start(client, &format!("treecast receive --into {client} {ticket}")));
         receivers.into_iter().for_each(|receiver| _ = finish_well(receiver));
-        CLIENTS.iter().for_each(|client| assert!(self.folder.path(client).join("network.toml").exists()));
+        CLIENTS
+            .iter()
+            .for_each(|client| assert!(self.site.scratch.path(client).join("network.toml").exists()));
         finish_well(sender);
     }
 
     fn send_what_a_program_writes(&self) {
-        fs::create_dir(self.folder.path("folder")).unwrap();
-        self.folder.file("folder/file", SIZE);
+        fs::create_dir(self.site.scratch.path("folder")).unwrap();
+        self.site.scratch.file("folder/file", SIZE);
         let send = self.command("tar c DIR | treecast send");
         let mut sender =
             self.start("server", &replace(&replace(&send, "DIR", "folder"), "--wait 10", "--wait 3"));
@@ -176,7 +177,7 @@ impl Reader {
         let text = self.finish("server", &format!("{scaling} {small}"));
         assert!(text.contains("All 45 copies came whole."), "{text}");
         assert!(
-            self.folder.path("out/scaling/report.html").exists(),
+            self.site.scratch.path("out/scaling/report.html").exists(),
             "the report is where labs/README.md says"
         );
         // Its 204 nodes take too long here. `use_cases.rs` runs such an experiment.
@@ -205,7 +206,7 @@ impl Reader {
         let text = self.finish("router", &self.command("treecast mroute show"));
         assert!(text.contains("if1"), "{text}");
         self.finish("server", &self.command("treecast monitor"));
-        assert!(self.folder.path("sum.rec").exists(), "the recording is there");
+        assert!(self.site.scratch.path("sum.rec").exists(), "the recording is there");
         self.finish("server", &self.command("treecast status"));
         self.finish("server", &self.command("treecast status --receivers"));
     }
@@ -221,12 +222,11 @@ impl Reader {
 
     /// Types a command on a node, in the folder with the files.
     fn start(&self, node: &str, command: &str) -> Guarded {
-        let treecast = Path::new(env!("CARGO_BIN_EXE_treecast")).parent().unwrap().display();
+        let treecast = Path::new(TREECAST).parent().unwrap().display();
         let path = format!("{treecast}:{}", std::env::var("PATH").unwrap());
         let mut shell = Command::new("sh");
-        shell.args(["-c", command]).current_dir(self.folder.path("")).env("PATH", path);
-        treecast_host::namespace::place(self.namespace(node), &mut shell);
-        start(&mut shell)
+        shell.args(["-c", command]).current_dir(self.site.scratch.path("")).env("PATH", path);
+        start(&mut self.site.on(node, shell))
     }
 
     fn finish(&self, node: &str, command: &str) -> String {
@@ -235,27 +235,11 @@ impl Reader {
 
     #[track_caller]
     fn has(&self, folder: &str, name: &str) {
-        let copy = fs::read(self.folder.path(folder).join(name)).unwrap();
-        assert!(copy == contents(SIZE), "{folder}/{name} is not as it was sent");
+        self.site.scratch.assert_file(&format!("{folder}/{name}"), SIZE);
     }
 
     fn within<T: Send>(&self, node: &str, act: impl FnOnce() -> T + Send) -> T {
-        let namespace = self.namespace(node);
-        let enter = || {
-            namespace.enter().expect("root may");
-            act()
-        };
-        thread::scope(|scope| scope.spawn(enter).join().unwrap())
-    }
-
-    fn namespace(&self, node: &str) -> Namespace {
-        Namespace::open(&format!("{}-{node}", self.lab)).expect("the lab has this node")
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        _ = treecast().args(["lab", "down", &self.lab]).output();
+        self.site.lab().enter(node, act).unwrap()
     }
 }
 

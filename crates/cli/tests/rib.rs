@@ -2,7 +2,7 @@
 
 use std::{fs, process::Output};
 
-use crate::session::{Scratch, treecast};
+use crate::session::{Scratch, assert_says, only_refused};
 
 /// 2012-12-01 and 2013-01-01, in seconds since 1970.
 const DECEMBER: u32 = 1_354_320_000;
@@ -21,7 +21,7 @@ impl Folder {
     }
 
     fn rib(&self, args: &[&str]) -> Output {
-        treecast().arg("rib").args(args).current_dir(self.0.path("")).output().unwrap()
+        self.0.command("rib").args(args).output().unwrap()
     }
 
     /// What a command prints that succeeds.
@@ -40,10 +40,7 @@ impl Folder {
     /// A command fails, prints nothing else, and says why in a line with these words.
     #[track_caller]
     fn refuses(&self, args: &[&str], words: &[&str]) {
-        let Output { status, stdout, stderr } = self.rib(args);
-        let said = String::from_utf8(stderr).unwrap();
-        assert_eq!((status.code(), stdout.len(), said.lines().count()), (Some(1), 0, 1), "{args:?}: {said}");
-        words.iter().for_each(|word| assert!(said.contains(word), "{word:?} is not in {said:?}"));
+        only_refused(self.0.command("rib").args(args), words);
     }
 }
 
@@ -162,10 +159,10 @@ fn files_that_cannot_be_read_are_named_and_the_others_are_read() {
     for store in ["rib.db", "archive/"] {
         let (code, read_files, said) = read(store, &["december.mrt", "empty.mrt", "none.mrt", "january.mrt"]);
         assert_eq!((code, read_files.lines().count(), said.lines().count()), (Some(3), 2, 3), "{said}");
-        for words in ["empty.mrt: the file is empty", "none.mrt: No such file", "2 of 4 files were not added"]
-        {
-            assert!(said.contains(words), "{words:?} is not in {said}");
-        }
+        assert_says(
+            &said,
+            &["empty.mrt: the file is empty", "none.mrt: No such file", "2 of 4 files were not added"],
+        );
         folder.write("february.mrt", &sound(JANUARY + 31 * 86_400));
         let (code, read_files, said) = read(store, &["december.mrt", "february.mrt"]);
         assert_eq!((code, read_files.lines().count()), (Some(3), 1), "{said}");
@@ -184,10 +181,7 @@ fn files_that_cannot_be_read_are_named_and_the_others_are_read() {
             folder.rib(&[command, "december.mrt", "empty.mrt", "january.mrt"]);
         let said = String::from_utf8(stderr).unwrap();
         assert_eq!((status.code(), said.lines().count()), (Some(3), 2), "{command}: {said}");
-        assert!(
-            said.contains("empty.mrt: the file is empty") && said.contains("1 of 3 files was left out"),
-            "{said}"
-        );
+        assert_says(&said, &["empty.mrt: the file is empty", "1 of 3 files was left out"]);
         let text = String::from_utf8(stdout).unwrap();
         assert!(text.contains("2012-12-01") && text.contains("2013-01-01"), "{command}: {text}");
     }
@@ -201,11 +195,7 @@ fn unknown_relations_are_counted_and_told() {
     let said = String::from_utf8(stderr).unwrap();
     let points: serde_json::Value = serde_json::from_slice(&stdout).unwrap();
     assert_eq!((status.code(), points["ases"].as_u64()), (Some(0), Some(3)), "{points:#}");
-    assert!(
-        said.contains("20121201.as-rel.txt")
-            && said.contains("a relation between two ASes is unknown (2 times)"),
-        "{said}"
-    );
+    assert_says(&said, &["20121201.as-rel.txt", "a relation between two ASes is unknown (2 times)"]);
     let line = folder.json(&["read", "20121201.as-rel.txt"]);
     assert_eq!((line["items"].as_u64(), line["faults"].as_u64()), (Some(2), Some(3)));
 }

@@ -5,19 +5,20 @@ use std::{
     io::{Read, Write},
     mem,
     net::{Ipv6Addr, UdpSocket},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
     time::SystemTime,
 };
 
 use crate::{
-    child::{PrivateFile, SpawnGuarded, treecast_as_nobody},
-    mroute_network::{Network, PATIENCE, eventually, treecast},
+    child::{PrivateFile, treecast_as_nobody},
+    mroute_network::{Network, PATIENCE},
     packets::packet_socket,
     router_network::{
         C1, C2, C3, R1, R2, SENDER, assert_heard, groups, inject, packet, receivers, send, set, start,
         status, tree, udp, with_header,
     },
+    session::{Scratch, TREECAST, only_refused, wait_until},
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_dataplane::explicit::{process, show};
@@ -47,8 +48,7 @@ fn each_receiver_gets_each_datagram_once_and_a_right_one() {
     assert_eq!((r2.packets, r2.copies.replicas, r2.copies.unicast), (3, 0, 6), "{r2:?}");
     assert!(r1.neighbours.iter().any(|neighbour| neighbour.address == C3 && neighbour.packets > 0), "{r1:?}");
 
-    let output = network.treecast("r1", &["router", "status"]);
-    let shown = String::from_utf8(output.stdout).expect("it is text");
+    let shown = network.prints("r1", &["router", "status"]);
     let heading = |words: &str| shown.lines().any(|line| line.contains(words));
     assert!(
         heading("MEADCAST PACKETS (A SUPER-PACKET IS ONE)")
@@ -60,7 +60,7 @@ fn each_receiver_gets_each_datagram_once_and_a_right_one() {
     let mut wrong = packet(&groups(), C3, &udp(C3, b"never"));
     wrong[ipv6::HEADER_LEN + 3] = 1;
     inject(&network, &wrong);
-    eventually("it is counted", || status(&network, "r1").malformed.get("segments-left") == Some(&1));
+    wait_until("it is counted", || status(&network, "r1").malformed.get("segments-left") == Some(&1));
 
     set(&network, "r1", &["disable", "--now"]);
     send(&network, "plain");
@@ -289,9 +289,8 @@ fn nothing_is_left_behind_and_a_killed_routers_program_is_replaced() {
     assert_eq!(count(), [1, 1, 1], "it forwards on for a while");
     let router = start(&network, "r1", &[]);
     assert_eq!(count(), [1, 1, 1], "it has taken the killed one's places");
-    let second = network.treecast("r1", &["router", "run", "--all"]);
-    let line = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(line.contains("another MEADcast router runs in this network namespace"), "{line}");
+    let second = ["router", "run", "--all"];
+    network.refuses("r1", &second, &["another MEADcast router runs in this network namespace"]);
     drop(router);
     for arguments in [&["--as-filter"], &["--user-space"], &["--as-filter"]] {
         drop(start(&network, "r1", arguments));
@@ -303,9 +302,9 @@ fn nothing_is_left_behind_and_a_killed_routers_program_is_replaced() {
     assert_eq!(count(), [1, 1, 1], "it has taken the filters' places");
     network.configure("r1", "link add name late type veth peer name later\nlink set late up\n");
     let late = || before_filters(&network, "r1", "late") + self::filters(&network, "r1", "late");
-    eventually("an interface that comes later is served", || late() == 1);
+    wait_until("an interface that comes later is served", || late() == 1);
     network.configure("r1", "link set late down\nlink set late up\n");
-    eventually("it is served when it comes back", || late() == 1);
+    wait_until("it is served when it comes back", || late() == 1);
     assert_eq!(router.terminate(), Some(0));
     assert_eq!((count(), late()), ([0, 0, 0], 0));
 }
@@ -313,22 +312,6 @@ fn nothing_is_left_behind_and_a_killed_routers_program_is_replaced() {
 /// The process of the router on r1 that has no other control socket than that of its network namespace.
 fn first_process(network: &Network) -> i32 {
     network.within("r1", || process(None)).expect("it runs")
-}
-
-/// What a router on r1 says that does not start.
-fn refusal(network: &Network, arguments: &[&str]) -> String {
-    let mut command = treecast(&[&["router", "run"], arguments].concat());
-    command.stderr(Stdio::piped());
-    let mut child = network.within("r1", move || command.spawn_guarded());
-    eventually("it ends", || child.try_wait().expect("it is our child").is_some());
-    let output = child.wait_with_output().expect("it has ended");
-    assert!(!output.status.success());
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A path for a control socket, which is not there yet.
-fn control_path(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("treecast-router-{name}-{}", std::process::id()))
 }
 
 fn assert_forwards(network: &Network, receivers: &[UdpSocket; 3], text: &str) {
@@ -342,21 +325,21 @@ fn a_living_routers_interfaces_are_left_alone_and_a_killed_ones_are_taken() {
     let network = tree();
     let _r2 = start(&network, "r2", &[]);
     let receivers = receivers(&network);
-    let control = control_path("second");
-    let path = control.to_str().expect("a plain path");
+    let scratch = Scratch::new();
+    let path = &*scratch.arg("second");
     for of_first in [&[][..], &["--as-filter"], &["--user-space"]] {
         let first = start(&network, "r1", of_first);
         for of_second in [&[][..], &["--as-filter"], &["--user-space"]] {
-            let line = refusal(&network, &[&["--all", "--control", path], of_second].concat());
             let by = format!(
                 "is served by another MEADcast router (pid {}): stop it first",
                 first_process(&network)
             );
-            assert!(
-                line.contains(&by) && line.lines().count() == 1,
-                "{of_second:?} after {of_first:?}: {line}"
+            network.refuses(
+                "r1",
+                &[&["router", "run", "--all", "--control", path], of_second].concat(),
+                &[&by],
             );
-            assert!(!control.exists(), "it leaves no socket behind");
+            assert!(!scratch.path("second").exists(), "it leaves no socket behind");
             assert_forwards(&network, &receivers, &format!("{of_second:?} after {of_first:?}"));
         }
         // Killed, it leaves its program there.
@@ -378,41 +361,33 @@ fn two_routers_share_a_host_by_interface() {
     network.configure("r1", "link set late up\naddr add fd00:9::1/64 dev late nodad\n");
     let of_late = network.daemon("r1", &["router", "run", "--interface", "late"], Stdio::inherit());
     network.configure("r1", "link set late down\nlink set later down\n");
-    let (control, warnings) = (control_path("other"), control_path("warnings"));
-    let file = fs::File::create(&warnings).expect("it can be written");
-    let arguments = [
-        "router",
-        "run",
-        "--all",
-        "--leave-within",
-        "0",
-        "--control",
-        control.to_str().expect("a plain path"),
-    ];
+    let (scratch, warnings) = (Scratch::new(), PrivateFile::new(""));
+    let control = scratch.path("other");
+    let file = fs::File::create(&*warnings).expect("it can be written");
+    let path = scratch.arg("other");
+    let arguments = ["router", "run", "--all", "--leave-within", "0", "--control", &path];
     let other = network.daemon("r1", &arguments, file.into());
     assert_forwards(&network, &receivers, "by the other one");
 
     network
         .configure("r1", "link set later up\nlink set late up\naddr replace fd00:9::1/64 dev late nodad\n");
-    let warned = || fs::read_to_string(&warnings).expect("it is there");
     let warning =
         format!("interface late is served by another MEADcast router (pid {})", first_process(&network));
-    eventually("it says so", || warned().contains(&warning));
+    wait_until("it says so", || warnings.text().contains(&warning));
     let serves = |control: Option<&Path>, name: &str| {
         let status = network.within("r1", || show(control)).expect("it answers");
         status.interfaces.iter().any(|one| one.name == name)
     };
-    eventually("the first one has it back", || serves(None, "late"));
+    wait_until("the first one has it back", || serves(None, "late"));
     assert!(!serves(Some(&control), "late"));
     // Something else changes: all interfaces are looked at again.
     network
         .configure("r1", "link add name more type veth peer name most\nlink set most up\nlink set more up\n");
-    eventually("what is nobody's is served", || serves(Some(&control), "more"));
-    assert_eq!(warned().matches(&warning).count(), 1, "once: {}", warned());
+    wait_until("what is nobody's is served", || serves(Some(&control), "more"));
+    assert_eq!(warnings.text().matches(&warning).count(), 1, "once: {}", warnings.text());
     assert_eq!(of_late.terminate(), Some(0));
-    eventually("it is served by the other one then", || serves(Some(&control), "late"));
+    wait_until("it is served by the other one then", || serves(Some(&control), "late"));
     assert_eq!(other.terminate(), Some(0));
-    fs::remove_file(&warnings).expect("it is ours");
 }
 
 #[test]
@@ -429,19 +404,13 @@ fn what_keeps_a_router_from_starting_is_one_line() {
         (&["--all", "--key", "/nonexistent"], "cannot use the key in /nonexistent"),
         (&["--all", "--xcast-plus", "--dialect", "linux-6.5"], "--xcast-plus needs --dialect rfc"),
     ] {
-        let output = network.treecast("r1", &[&["router", "run"], arguments].concat());
-        let line = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && line.contains(expected) && line.lines().count() == 1, "{line}");
+        network.refuses("r1", &[&["router", "run"], arguments].concat(), &[expected]);
     }
-    let asked = network.treecast("r1", &["router", "status"]);
-    assert!(String::from_utf8_lossy(&asked.stderr).contains("no MEADcast router answers here"));
+    network.refuses("r1", &["router", "status"], &["no MEADcast router answers here"]);
 
     let mut without_right = Command::new("setpriv");
-    without_right.args(["--bounding-set", "-net_admin", env!("CARGO_BIN_EXE_treecast")]);
-    without_right.args(["router", "run", "--all", "--user-space"]);
-    let refused = network.within("r1", move || without_right.output().expect("util-linux is installed"));
-    let line = String::from_utf8_lossy(&refused.stderr);
-    assert!(line.contains("it needs CAP_NET_ADMIN, CAP_NET_RAW") && line.lines().count() == 1, "{line}");
+    without_right.args(["--bounding-set", "-net_admin", TREECAST, "router", "run", "--all", "--user-space"]);
+    network.within("r1", || only_refused(&mut without_right, &["it needs CAP_NET_ADMIN, CAP_NET_RAW"]));
     let refused = network.within("r1", || treecast_as_nobody(&["router", "run", "--all"]));
     let line = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(line.contains("not allowed here") && line.lines().count() == 1, "{line}");
@@ -461,7 +430,7 @@ fn packets_of_the_other_dialect_are_told_with_the_option_to_take() {
         let malformed = with_header(&[59, 3, 253, 1, 1, 0, 0, 0], C1, &[0; 24]);
         inject(&network, &malformed);
         let malformed = || status(&network, "r1").malformed.values().sum::<u64>();
-        eventually("it is counted", || malformed() >= 1);
+        wait_until("it is counted", || malformed() >= 1);
         assert_eq!(status(&network, "r1").other_dialect.is_some(), own != Dialect::Rfc, "{own:?}");
 
         let request = with_header(&Header::request(C1).to_bytes(other), C1, &[]);
@@ -473,7 +442,7 @@ fn packets_of_the_other_dialect_are_told_with_the_option_to_take() {
         inject(&network, &data);
         let packets = if own == Dialect::Rfc { 10 } else { 11 };
         let told = || status(&network, "r1").other_dialect.filter(|told| told.packets == packets);
-        eventually("it is counted", || told().is_some());
+        wait_until("it is counted", || told().is_some());
         let told = told().expect("it has just been there");
         let option = format!("--dialect {}", other.name());
         let sender_option = format!("--dialect {}", own.name());
@@ -481,8 +450,7 @@ fn packets_of_the_other_dialect_are_told_with_the_option_to_take() {
             (told.dialect, &told.option, &told.sender_option),
             (other.name().to_owned(), &option, &sender_option)
         );
-        let shown = network.treecast("r1", &["router", "status"]);
-        let shown = String::from_utf8(shown.stdout).expect("it is text");
+        let shown = network.prints("r1", &["router", "status"]);
         let line = format!(
             "{packets} malformed packets are right in dialect {}: run this router with {option}, or",
             other.name()

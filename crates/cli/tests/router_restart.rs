@@ -10,8 +10,9 @@ use std::{
 
 use crate::{
     mead_sender::Sender,
-    mroute_network::{Network, PATIENCE, eventually},
+    mroute_network::PATIENCE,
     router_network::{C1, C2, C3, R2, assert_heard, receivers, send, set, start, status, tree},
+    session::wait_until,
 };
 
 /// Packets for all three receivers, one every 5 ms, and how many each receiver has heard.
@@ -62,14 +63,6 @@ impl Flow {
 /// What receivers hear of "one" while only r1 acts.
 const SERVED: [&[&str]; 3] = [&["one"], &[], &["one"]];
 
-/// What `treecast router` says on r1 that cannot do what it is asked.
-fn refused(network: &Network, arguments: &[&str]) -> String {
-    let output = network.treecast("r1", &[&["router"], arguments].concat());
-    let line = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && line.lines().count() == 1, "{line}");
-    line
-}
-
 #[test]
 fn a_killed_router_that_is_started_again_loses_nothing() {
     let network = tree();
@@ -86,10 +79,11 @@ fn a_killed_router_that_is_started_again_loses_nothing() {
             || {
                 thread::sleep(Duration::from_millis(300));
                 drop(first);
-                let line = refused(&network, &["set", "disable"]);
-                let expected =
-                    ["was killed about", "its program at c3, r2, s acts for", "`treecast router run`"];
-                assert!(expected.iter().all(|words| line.contains(words)), "{line}");
+                network.refuses(
+                    "r1",
+                    &["router", "set", "disable"],
+                    &["was killed about", "its program at c3, r2, s acts for", "`treecast router run`"],
+                );
                 thread::sleep(Duration::from_secs(1));
                 second = Some(start(&network, "r1", arguments));
                 thread::sleep(Duration::from_millis(300));
@@ -110,22 +104,19 @@ fn a_killed_routers_program_ends_to_act_and_can_be_taken_away() {
     let killed = Instant::now();
     send(&network, "one");
     assert_heard(&receivers, SERVED, "a restart would lose nothing");
-    eventually("its program acts no more", || refused(&network, &["status"]).contains("acts no more"));
+    let status = || network.treecast("r1", &["router", "status"]).stderr;
+    wait_until("its program acts no more", || String::from_utf8_lossy(&status()).contains("acts no more"));
     // 10 s after the last sign of life, which a busy machine may have delayed.
     assert!(killed.elapsed() > Duration::from_secs(4), "{:?}", killed.elapsed());
     send(&network, "plain");
     assert_heard(&receivers, [&[], &[], &["plain"]], "by the kernel");
 
-    let clean = || {
-        let output = network.treecast("r1", &["router", "clean"]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("it is text")
-    };
+    let clean = || network.prints("r1", &["router", "clean"]);
     for arguments in [&[][..], &["--as-filter"]] {
         kill(arguments);
-        assert!(refused(&network, &["status"]).contains("its program at c3, r2, s acts for"));
+        network.refuses("r1", &["router", "status"], &["its program at c3, r2, s acts for"]);
         assert_eq!(clean(), "taken away from c3, r2, s\n", "{arguments:?}");
-        assert!(refused(&network, &["status"]).contains("start one with `treecast router run`"));
+        network.refuses("r1", &["router", "status"], &["start one with `treecast router run`"]);
         send(&network, "plain");
         assert_heard(&receivers, [&[], &[], &["plain"]], "by the kernel");
     }
@@ -151,15 +142,14 @@ fn a_router_that_leaves_loses_nothing() {
     let (sent, lost) = Flow::beside(&receivers, send, || {
         thread::sleep(Duration::from_millis(300));
         set(&network, "r2", &["disable"]);
-        let shown = network.treecast("r2", &["router", "status"]);
-        let shown = String::from_utf8(shown.stdout).expect("it is text");
+        let shown = network.prints("r2", &["router", "status"]);
         assert!(shown.starts_with("leaving for 0 s: answers no discovery, is disabled when"), "{shown}");
         let leaving = status(&network, "r2").leaving.expect("it leaves");
         assert!(!leaving.ends && leaving.at_most_seconds > 60.0, "{leaving:?}");
         let group = sender.next("group");
         assert!(!group["lists"].to_string().contains(&R2.to_string()), "{group}");
         assert_eq!(r1.terminate(), Some(0));
-        eventually("it is disabled", || !status(&network, "r2").is_enabled);
+        wait_until("it is disabled", || !status(&network, "r2").is_enabled);
         thread::sleep(Duration::from_millis(300));
     });
     assert_eq!(lost, [0; 3], "of {sent}");
@@ -180,8 +170,8 @@ fn a_router_that_leaves_may_stay_or_end_at_once_after_all() {
     set(&network, "r1", &["enable"]);
     assert_eq!(status(&network, "r1").leaving, None);
     router.signal(libc::SIGTERM);
-    eventually("it leaves", || status(&network, "r1").leaving.is_some_and(|leaving| leaving.ends));
-    assert!(refused(&network, &["set", "enable"]).contains("it is about to end"));
+    wait_until("it leaves", || status(&network, "r1").leaving.is_some_and(|leaving| leaving.ends));
+    network.refuses("r1", &["router", "set", "enable"], &["it is about to end"]);
     // It is in use: by itself it would leave after 75 s.
     let begin = Instant::now();
     let end = || assert_eq!(router.terminate(), Some(0));
@@ -197,7 +187,7 @@ fn a_designated_router_that_is_started_again_knows_who_listens() {
     let known = || status(&network, "r1").groups.into_iter().map(|one| one.group).collect::<Vec<_>>();
     let first = start(&network, "r1", &["--designated"]);
     let listener = network.listen("c3", "r1", &group.to_string(), None);
-    eventually("it knows who listens", || known() == [group]);
+    wait_until("it knows who listens", || known() == [group]);
     drop(first);
     // Nobody is there to hear that.
     drop(listener);

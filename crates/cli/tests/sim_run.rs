@@ -1,11 +1,8 @@
 //! `treecast sim run`: experiments in virtual time. Needs no root.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Command, Output},
-};
+use std::{fs, process::Output};
 
+use crate::session::{Scratch, assert_says, only_refused};
 use serde_json::Value;
 use treecast_measure::Db;
 
@@ -47,33 +44,34 @@ says = "lists take fewer bytes on all links than a copy for each, and multicast 
 holds = 'median(network_bytes{delivery = "multicast nack"}) / median(network_bytes{delivery = "unicast nack"}) <= 0.6'
 "#;
 
-/// A folder with an experiment in it, removed at the end of the test.
-struct Folder(PathBuf);
+/// A folder with an experiment in it.
+struct Folder(Scratch);
 
 impl Folder {
-    fn new(test: &str, experiment: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("treecast-sim-{test}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        fs::write(path.join("test.toml"), experiment).unwrap();
-        Self(path)
+    fn new(experiment: &str) -> Self {
+        let scratch = Scratch::new();
+        fs::write(scratch.path("test.toml"), experiment).unwrap();
+        Self(scratch)
     }
 
-    fn run(&self, options: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
-        command.current_dir(&self.0).args(["sim", "run", "test.toml", "--json"]).args(options);
-        command.output().unwrap()
+    fn run(&self, options: &str) -> Output {
+        self.0.command(format!("sim run test.toml --json {options}")).output().unwrap()
     }
 
-    fn refusal(&self, options: &[&str]) -> String {
-        let output = self.run(options);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
+    fn refuses(&self, settings: &[&str], expected: &str) {
+        let mut command = self.0.command("sim run test.toml --json");
+        settings.iter().for_each(|setting| _ = command.args(["--set", setting]));
+        only_refused(&mut command, &[expected]);
     }
-}
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
+    /// All rows and parameters of a results database, as text.
+    fn kept(&self, out: &str) -> String {
+        let db = Db::open(&self.0.path(out).join("results.sqlite")).unwrap();
+        let runs = db.runs().unwrap();
+        let of = |run: &treecast_measure::db::Run| {
+            format!("{:?} {} {:?}\n{:?}", run.parameters, run.seed, run.duration, db.rows(run.id).unwrap())
+        };
+        runs.iter().map(of).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -82,110 +80,76 @@ fn events(output: &Output) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// All rows and parameters of a results database, as text.
-fn kept(path: PathBuf) -> String {
-    let db = Db::open(&path).unwrap();
-    let runs = db.runs().unwrap();
-    let of = |run: &treecast_measure::db::Run| {
-        format!("{:?} {} {:?}\n{:?}", run.parameters, run.seed, run.duration, db.rows(run.id).unwrap())
-    };
-    runs.iter().map(of).collect::<Vec<_>>().join("\n")
+/// Runs an experiment twice, and checks that its claims hold and that both give the same. Returns what was told.
+fn holds_and_repeats(experiment: &str, runs: u64) -> (Folder, Vec<Value>) {
+    let folder = Folder::new(experiment);
+    let output = folder.run("--out one");
+    let mut told = events(&output);
+    let done = told.pop().unwrap();
+    assert_eq!((output.status.code(), &done["whole_runs"]), (Some(0), &runs.into()), "{done}");
+    let mut again = events(&folder.run("--out two"));
+    again.pop();
+    assert_eq!((&told, folder.kept("one")), (&again, folder.kept("two")));
+    (folder, told)
 }
 
 #[test]
 fn every_cell_is_whole_and_the_same_seed_gives_the_same_results() {
-    let folder = Folder::new("cells", EXPERIMENT);
-    let output = folder.run(&["--out", "one"]);
-    let told = events(&output);
-    let done = told.last().unwrap();
-    assert_eq!(
-        (output.status.code(), &done["runs"], &done["whole_runs"]),
-        (Some(0), &21.into(), &21.into()),
-        "{done}"
-    );
-    assert!(
-        done["findings"].as_array().unwrap().iter().all(|finding| finding["verdict"] == "holds"),
-        "{done}"
-    );
-    let (one, again) = (kept(folder.0.join("one/results.sqlite")), folder.run(&["--out", "two"]));
-    assert_eq!(told[..told.len() - 1], events(&again)[..told.len() - 1]);
-    assert_eq!(one, kept(folder.0.join("two/results.sqlite")));
-    assert!(one.contains(r#""site": "sim""#));
+    let (folder, told) = holds_and_repeats(EXPERIMENT, 21);
+    let one = folder.kept("one");
+    assert_says(&one, &[r#""site": "sim""#]);
     // Added to the same results, as another column of the same tables.
-    let other = folder.run(&["--out", "two", "--append", "--seed", "7"]);
+    let other = folder.run("--out two --append --seed 7");
     assert_eq!(other.status.code(), Some(0));
-    assert!(kept(folder.0.join("two/results.sqlite")).starts_with(&one));
-    assert_ne!(told[..told.len() - 1], events(&other)[..told.len() - 1]);
+    assert!(folder.kept("two").starts_with(&one));
+    assert_ne!(told[..], events(&other)[..told.len()]);
 }
 
 /// A shared link that loses everything for three seconds holds up all receivers behind it.
 #[test]
 fn a_link_loses_what_a_trace_file_says() {
     let trace = r#"{ name = "trace", repair = "nack", events = [{ at = "0s", fault = "lose", node = "router0", trace = "loss.tsv" }] }"#;
-    let folder = Folder::new("trace", EXPERIMENT);
-    fs::write(folder.0.join("loss.tsv"), "# all, and then nothing\n0.1 100%\n3.1 0%\n30 end\n").unwrap();
+    let folder = Folder::new(EXPERIMENT);
+    fs::write(folder.0.path("loss.tsv"), "# all, and then nothing\n0.1 100%\n3.1 0%\n30 end\n").unwrap();
     let delivery = format!("delivery=[{{ name = \"clean\", repair = \"nack\" }}, {trace}]");
     let later = r#"claim=[{ says = "later", holds = 'min(time{delivery = trace}) - max(time{delivery = clean}) >= 1' }, { says = "whole", holds = 'max(missing) <= 0' }]"#;
     let settings =
         [delivery.as_str(), later, "network=[{name=\"n\",topology=\"tree:levels=1,clients=3,rate=50M\"}]"];
-    let output = folder.run(&settings.map(|setting| ["--set", setting]).concat());
+    let mut command = folder.0.command("sim run test.toml --json");
+    settings.iter().for_each(|setting| _ = command.args(["--set", setting]));
+    let output = command.output().unwrap();
     let told = events(&output);
     assert_eq!((output.status.code(), &told.last().unwrap()["whole_runs"]), (Some(0), &2.into()), "{told:?}");
 }
 
+/// Settings, and what is said of them.
+const REFUSED: &str = r#"
+network=[{name="n",topology="apart.toml"}] ; deliveries=nack => no link leads from client0 to server0: add one
+network=[{name="n",topology="lan:clients=2,loss=140%"}] ; deliveries=nack => a percentage like 5%
+network=[{name="n",topology="star:clients=2"}] ; deliveries=nack => star
+deliveries=scp => the simulator has no program scp: leave the delivery out (--set deliveries=...)
+rate=auto ; deliveries=nack => no rate auto: name one rate, such as 5M
+delivery=[{name="t",events=[{at="0s",fault="lose",node="client0",trace="cut.tsv"}]}] ; deliveries=t => trace cut.tsv: it is cut short: the last line must be `SECONDS end`
+workload={kind="feed",objects=3} ; deliveries=carousel => a feed needs a session of treecast with repair nack or after
+workload={kind="conference",rates=["1M"],seconds=1} ; delivery=[{fanout="multicast"}] => in a conference all members send, and multicast's group is for one sender: take unicast, mead or xcast
+workload={kind="stream",rates=["1M"],seconds=1,payload=1400} ; delivery=[{fanout="mead"}] => no room for a payload of 1400 bytes beside a whole list
+"#;
+
 #[test]
 fn what_the_simulator_has_not_is_refused_by_name() {
-    let folder = Folder::new("refused", EXPERIMENT);
+    let folder = Folder::new(EXPERIMENT);
     fs::write(
-        folder.0.join("apart.toml"),
+        folder.0.path("apart.toml"),
         "[nodes]\nserver0 = { role = \"server\" }\nclient0 = { role = \"client\" }\nr = { role = \"router\", count = 2 }\n\
          [links.a]\nnodes = [\"server0\", \"r0\"]\n[links.b]\nnodes = [\"client0\", \"r1\"]\n",
     )
     .unwrap();
-    fs::write(folder.0.join("cut.tsv"), "0 5%\n1 0%\n").unwrap();
-    let nack = "deliveries=nack";
-    let cases = [
-        (
-            ["network=[{name=\"n\",topology=\"apart.toml\"}]", nack],
-            "no link leads from client0 to server0: add one",
-        ),
-        (["network=[{name=\"n\",topology=\"lan:clients=2,loss=140%\"}]", nack], "a percentage like 5%"),
-        (["network=[{name=\"n\",topology=\"star:clients=2\"}]", nack], "star"),
-        (
-            ["deliveries=scp", "repeats=1"],
-            "the simulator has no program scp: leave the delivery out (--set deliveries=...)",
-        ),
-        (["rate=auto", nack], "no rate auto: name one rate, such as 5M"),
-        (
-            [
-                "delivery=[{name=\"t\",events=[{at=\"0s\",fault=\"lose\",node=\"client0\",trace=\"cut.tsv\"}]}]",
-                "deliveries=t",
-            ],
-            "trace cut.tsv: it is cut short: the last line must be `SECONDS end`",
-        ),
-        (
-            ["workload={kind=\"feed\",objects=3}", "deliveries=carousel"],
-            "a feed needs a session of treecast with repair nack or after",
-        ),
-        (
-            ["workload={kind=\"conference\",rates=[\"1M\"],seconds=1}", "delivery=[{fanout=\"multicast\"}]"],
-            "in a conference all members send, and multicast's group is for one sender: take unicast, mead or xcast",
-        ),
-        (
-            [
-                "workload={kind=\"stream\",rates=[\"1M\"],seconds=1,payload=1400}",
-                "delivery=[{fanout=\"mead\"}]",
-            ],
-            "no room for a payload of 1400 bytes beside a whole list",
-        ),
-    ];
-    for (settings, expected) in cases {
+    fs::write(folder.0.path("cut.tsv"), "0 5%\n1 0%\n").unwrap();
+    for row in REFUSED.trim().lines() {
+        let (settings, expected) = row.split_once(" => ").unwrap();
         // Claims and plots about files say nothing of other workloads.
-        let settings = settings.into_iter().chain(["claim=[]", "plot=[]"]);
-        let options: Vec<&str> = settings.clone().flat_map(|setting| ["--set", setting]).collect();
-        let said = folder.refusal(&options);
-        let settings: Vec<_> = settings.collect();
-        assert!(said.contains(expected) && said.trim().lines().count() == 1, "{settings:?}: {said}");
+        let settings: Vec<_> = settings.split(" ; ").chain(["claim=[]", "plot=[]"]).collect();
+        folder.refuses(&settings, expected);
     }
 }
 
@@ -259,15 +223,7 @@ holds = 'max(served) <= 32'
 
 #[test]
 fn local_groups_and_crowds_run_and_say_what_they_cost() {
-    let folder = Folder::new("local", LOCAL);
-    let output = folder.run(&["--out", "one"]);
-    let told = events(&output);
-    let done = told.last().unwrap();
-    assert_eq!((output.status.code(), &done["whole_runs"]), (Some(0), &6.into()), "{done}");
-    let again = folder.run(&["--out", "two"]);
-    assert_eq!(told[..told.len() - 1], events(&again)[..told.len() - 1]);
-    assert_eq!(kept(folder.0.join("one/results.sqlite")), kept(folder.0.join("two/results.sqlite")));
-
+    let (folder, _) = holds_and_repeats(LOCAL, 6);
     let only = "deliveries=local";
     let cases = [
         ("groups=[[\"client0\", \"nobody\"]]", "groups name nobody, which is no receiver"),
@@ -278,15 +234,11 @@ fn local_groups_and_crowds_run_and_say_what_they_cost() {
     for (keys, expected) in cases {
         let delivery = format!("delivery=[{{name=\"local\",repair=\"local\",local={{{keys}}}}}]");
         let network = "network=[{name=\"n\",topology=\"lan:clients=3\"}]";
-        let said = folder.refusal(&["--set", &delivery, "--set", network, "--set", only]);
-        assert!(said.contains(expected) && said.trim().lines().count() == 1, "{keys}: {said}");
+        folder.refuses(&[&delivery, network, only], expected);
     }
     let crowd = "network=[{name=\"n\",topology=\"lan:clients=3\",crowd=10}]";
-    let said = folder.refusal(&["--set", crowd, "--set", only, "--set", "deliveries=formed"]);
-    assert!(
-        said.contains("the topology of a crowd has one client, which stands for all, and not 3"),
-        "{said}"
-    );
+    let words = "the topology of a crowd has one client, which stands for all, and not 3";
+    folder.refuses(&[crowd, only, "deliveries=formed"], words);
 }
 
 /// Objects that come one by one, to receivers of which some lose much and have little time for repairs.
@@ -365,25 +317,14 @@ says = "a datagram takes the delay of its links"
 holds = '4 ms <= min(latency_min) and max(latency_max{delivery = "multicast"}) <= 30 ms'
 "#;
 
-/// Runs an experiment twice, and checks that its claims hold and that both give the same rows.
-fn holds_and_repeats(test: &str, experiment: &str, runs: u64) {
-    let folder = Folder::new(test, experiment);
-    let output = folder.run(&["--out", "one"]);
-    let told = events(&output);
-    let done = told.last().unwrap();
-    assert_eq!((output.status.code(), &done["whole_runs"]), (Some(0), &runs.into()), "{done}");
-    folder.run(&["--out", "two"]);
-    assert_eq!(kept(folder.0.join("one/results.sqlite")), kept(folder.0.join("two/results.sqlite")));
-}
-
 #[test]
 fn a_feeds_objects_come_in_time_or_are_given_up() {
-    holds_and_repeats("feed", FEED, 8);
+    holds_and_repeats(FEED, 8);
 }
 
 #[test]
 fn streams_come_by_every_fanout() {
-    holds_and_repeats("stream", STREAM, 5);
+    holds_and_repeats(STREAM, 5);
 }
 
 /// Each of four members sends to all others.
@@ -394,5 +335,5 @@ fn a_conference_has_several_senders_in_one_network() {
         .replace("[\"unicast\", \"multicast\", \"mead\", \"xcast\"]", "[\"unicast\", \"mead\", \"xcast\"]");
     let (kept, _) = conference.split_once("[[delivery]]\nname = \"lossy\"").unwrap();
     let claims = "[[claim]]\nsays = \"all come\"\nholds = 'max(lost) <= 0 and min(expected) >= 1000'\n";
-    holds_and_repeats("conference", &format!("{kept}{claims}"), 3);
+    holds_and_repeats(&format!("{kept}{claims}"), 3);
 }

@@ -1,11 +1,9 @@
 //! Receivers behind slower links, served by lists. A file of its own, because other tests beside it would make all receivers
 //! late, and the sender would take that for their limit.
 
-use std::process::Stdio;
-
 use crate::{
-    fanout_session::{RECEIVERS, SERVED_BYTES, left_bytes, network, start},
-    session::{FED_LEN, Scratch, contents, feed_until},
+    fanout_session::{RECEIVERS, SERVED_BYTES, left_bytes, network, routers, start},
+    session::{FED_LEN, Scratch, feed_until},
 };
 use serde_json::Value;
 
@@ -21,21 +19,19 @@ fn a_slower_receiver_is_called_away_from_the_others_lists() {
 /// Sends by lists of this kind, until the slow one is called.
 fn by_lists(way: &str) {
     let (network, scratch) = (network(), Scratch::new());
-    let _routers =
-        ["rf", "r1"].map(|node| network.daemon(node, &["router", "run", "--all"], Stdio::inherit()));
+    let _routers = routers(&network, ["rf", "r1"], "");
     for (node, port, rate) in [("b1", "e1", 50), ("b1", "e2", 50), ("b1", "e3", 5), ("rf", "e4", 50)] {
         // A deep bucket hides from a sender that is so near that it is too fast.
         network.shape(node, port, &format!("rate {rate}mbit burst {}kb limit 128kb", rate / 3 + 1));
     }
-    let (mut sender, receivers) = start(&network, &scratch, &["--fanout", way, "--feed", "-"]);
+    let (mut sender, receivers) = start(&network, &scratch, &format!("--fanout {way} --feed -"));
     let is_called =
         |event: &Value| event["event"] == "moved" && event["receiver"] == "e3" && event["group_number"] != 0;
     let count = feed_until(&mut sender, &scratch, is_called);
     receivers.into_iter().for_each(|receiver| _ = receiver.end());
     let (done, _) = sender.end();
     for ((node, _), number) in RECEIVERS.iter().flat_map(|one| (0..count).map(move |number| (one, number))) {
-        let copy = std::fs::read(scratch.path(node).join(number.to_string())).expect("it has come");
-        assert!(copy == contents(FED_LEN), "{way} {node} {number}");
+        scratch.assert_file(&format!("{node}/{number}"), FED_LEN);
     }
     assert!(left_bytes(&done, way) > SERVED_BYTES, "{}", done["fanout"]);
 }

@@ -5,12 +5,10 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     os::unix::net::UnixStream,
-    path::Path,
     process::{Command, Output},
-    time::{Duration, Instant},
 };
 
-use crate::session::{Guarded, Scratch, start, treecast};
+use crate::session::{Guarded, Scratch, assert_says, start, treecast, wait_until};
 use serde_json::Value;
 
 /// A runtime folder of a test's own.
@@ -63,15 +61,12 @@ impl Host {
     }
 
     fn wait_for(&self, of: &[&Guarded], what: &str, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        let start = Instant::now();
-        loop {
-            let sessions = self.status(of);
-            if is_so(&sessions) {
-                return sessions;
-            }
-            assert!(start.elapsed() < Duration::from_secs(120), "no {what}: {sessions:?}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let mut sessions = Vec::new();
+        wait_until(what, || {
+            sessions = self.status(of);
+            is_so(&sessions)
+        });
+        sessions
     }
 }
 
@@ -108,7 +103,7 @@ fn status_tells_what_runs_and_how_it_gets_on() {
     assert_eq!(sending["receivers"].as_array().unwrap().len(), 2);
     let text = host.command(&["status"]).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("Mbit/s") && text.contains("2 receivers there, 0 done"), "{text}");
+    assert_says(&text, &["Mbit/s", "2 receivers there, 0 done"]);
 
     let folder = host.0.path("run/treecast");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
@@ -136,12 +131,7 @@ fn a_receiver_that_has_broken_off_is_gone_and_not_done() {
     let held_by = &found[0]["held_by"];
     assert_eq!((&held_by["receiver"], &held_by["why"]), (&"two".into(), &"gone".into()));
     let text = String::from_utf8(host.command(&["status"]).output().unwrap().stdout).unwrap();
-    assert!(
-        text.contains("1 done, 1 gone")
-            && text.contains("gone: two (")
-            && text.contains("waits for two to come back: "),
-        "{text}"
-    );
+    assert_says(&text, &["1 done, 1 gone", "gone: two (", "waits for two to come back: "]);
     end(sender);
 }
 
@@ -192,16 +182,13 @@ fn receivers(host: &Host, sender: &Guarded, arguments: &str) -> String {
 
 /// The receivers of the sender when this is so of what is told of them.
 fn receivers_when(host: &Host, sender: &Guarded, is_so: impl Fn(&Value) -> bool) -> Value {
-    let start = Instant::now();
-    loop {
+    let mut session = Value::Null;
+    wait_until("the receivers are so", || {
         let told: Value = serde_json::from_str(&receivers(host, sender, "--json")).unwrap();
-        let session = &told["sessions"][0];
-        if is_so(session) {
-            return session.clone();
-        }
-        assert!(start.elapsed() < Duration::from_secs(120), "{session}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+        session = told["sessions"][0].clone();
+        is_so(&session)
+    });
+    session
 }
 
 /// The first word of each row of a table, without its heading.
@@ -259,27 +246,4 @@ fn the_receivers_of_a_sender_are_listed_sorted_and_chosen() {
     assert!(rows[1].contains(",lab3,gone,0.0,") && rows[1].contains("the receiver left: "), "{report}");
     assert!(rows[2..].iter().all(|row| row.contains(",done,1.0,2500000,2500000,")), "{report}");
     children.into_iter().for_each(|child| drop(end(child)));
-}
-
-#[test]
-fn options_of_a_list_need_a_list_and_a_report_a_place() {
-    let host = Host::new();
-    for wrong in [
-        &["status", "--sort", "name"][..],
-        &["status", "--csv"],
-        &["status", "--receivers", "--csv", "--json"],
-        &["status", "--receivers", "--sort", "size"],
-        &["status", "--receivers", "--start"],
-        &["send", "--report", "/no/such/folder/report.csv", &host.path("file")],
-        &["send", "--report", &host.path(""), &host.path("file")],
-        &["send", "--report", &host.path("file"), &host.path("file")],
-        &["send", "--report", &host.path("report"), &host.path("")],
-        &["feed", "--report", &host.path("report"), &host.path("")],
-        &["send", "--repair", "carousel", "--report", &host.path("report"), &host.path("file")],
-    ] {
-        let output = host.command(wrong).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() != Some(0) && said.lines().count() == 1, "{wrong:?}: {said}");
-        assert!(!Path::new(&host.path("report")).exists(), "{wrong:?}");
-    }
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::session::{Guarded, Scratch, SpawnGuarded, contents, finish_well, path, wait_until};
+use crate::session::{Guarded, Scratch, SpawnGuarded, TREECAST, finish_well, wait_until};
 
 /// A program at a terminal.
 struct Typed {
@@ -18,11 +18,11 @@ struct Typed {
 }
 
 impl Typed {
-    fn start(scratch: &Scratch, args: &[&str]) -> Self {
+    fn start(scratch: &Scratch, line: &str) -> Self {
         // `script` starts a shell. One that stayed in between would take Ctrl-C, too, and its end would be taken for the program's.
-        let words: Vec<_> = ["exec", env!("CARGO_BIN_EXE_treecast")].iter().chain(args).copied().collect();
         let mut command = std::process::Command::new("script");
-        command.args(["--quiet", "--return", "--command", &words.join(" "), "/dev/null"]);
+        let line = format!("exec {TREECAST} {line}");
+        command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).current_dir(scratch.path(""));
         command.env("XDG_STATE_HOME", scratch.path("state")).env("TERM", "xterm");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn_guarded();
         let shown = Arc::<Mutex<String>>::default();
@@ -52,15 +52,12 @@ impl Typed {
 
 #[test]
 fn a_number_and_enter_change_for_how_many_a_sender_waits() {
-    let scratch = Scratch::new();
-    let file = scratch.file("file", 1000);
-    let ticket = scratch.arg("ticket");
+    let scratch = Scratch::with_file("file", 1000);
     for orders in [&["\n"][..], &["nonsense\n", "7\n", "1\n"]] {
-        _ = fs::remove_file(&ticket);
-        let args = ["send", "--interface", "lo", "--wait", "3", "--ticket-file", &ticket, path(&file)];
-        let mut sender = Typed::start(&scratch, &args);
-        wait_until("the ticket is written", || scratch.path("ticket").exists());
-        let receiver = scratch.receive("a", &[]);
+        _ = fs::remove_file(scratch.path("ticket"));
+        let mut sender = Typed::start(&scratch, "send --interface lo --wait 3 --ticket-file ticket file");
+        scratch.wait_for_ticket();
+        let receiver = scratch.receive("a", "");
         wait_until("it is there", || sender.shows("(1 of 3)"));
         for order in orders {
             sender.types(order);
@@ -78,13 +75,11 @@ fn a_number_and_enter_change_for_how_many_a_sender_waits() {
 
 #[test]
 fn ctrl_c_keeps_what_came_and_ctrl_c_once_more_removes_it() {
-    let scratch = Scratch::new();
-    let file = scratch.file("file", 4_000_000);
-    let sender = scratch.send(&["--rate", "4M", "--block", "1420", "--wait", "2", path(&file)]);
-    let other = scratch.receive("b", &[]);
-    let (folder, ticket) = (scratch.arg("a"), format!("@{}", scratch.arg("ticket")));
-    let mut receiver = Typed::start(&scratch, &["receive", "--interface", "lo", "--into", &folder, &ticket]);
-    wait_until("some of it has come", || scratch.parts("a") > 0);
+    let scratch = Scratch::with_file("file", 4_000_000);
+    let sender = scratch.send("--rate 4M --block 1420 --wait 2 file");
+    let other = scratch.receive("b", "");
+    let mut receiver = Typed::start(&scratch, "receive --interface lo --into a @ticket");
+    scratch.wait_for_part("a");
     receiver.types("\u{3}");
     wait_until("it says what is kept", || receiver.shows("Ctrl-C within 3 s removes them"));
     assert_eq!(scratch.parts("a"), 1);
@@ -101,5 +96,5 @@ fn ctrl_c_keeps_what_came_and_ctrl_c_once_more_removes_it() {
     assert!(scratch.names("a").is_empty(), "nothing is left");
     finish_well(other);
     drop(sender);
-    assert!(fs::read(scratch.path("b/file")).unwrap() == contents(4_000_000));
+    scratch.assert_file("b/file", 4_000_000);
 }

@@ -1,6 +1,8 @@
 //! `treecast lab run` of a use case on a small testbed, from the file to the report. Needs root.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
+
+use crate::session::Scratch;
 
 use treecast_measure::{Db, frame::Frame};
 
@@ -93,17 +95,14 @@ y = '1 - network_bytes / median(network_bytes{delivery = "unicast"} by receivers
 
 #[test]
 fn each_way_gets_all_to_everybody_and_takes_what_the_tree_says() {
-    let folder = std::env::temp_dir().join(format!("treecast-use-case-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a temporary folder");
-    let files = [("testbed.json", TESTBED), ("participants.toml", PARTICIPANTS), ("small.toml", EXPERIMENT)];
-    files.iter().for_each(|(name, text)| fs::write(folder.join(name), text).expect("it is ours"));
-    let out = folder.join("out");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
-    command.args(["lab", "run", "--out"]).arg(&out).arg(folder.join("small.toml"));
-    let output = command.output().expect("treecast can be run");
-    let told =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let scratch = Scratch::new();
+    for (name, text) in
+        [("testbed.json", TESTBED), ("participants.toml", PARTICIPANTS), ("small.toml", EXPERIMENT)]
+    {
+        fs::write(scratch.path(name), text).expect("it is ours");
+    }
+    let told = scratch.run("lab run --out out small.toml");
+    let out = scratch.path("out");
     let report = fs::read_to_string(out.join("report.html")).expect("a report");
     assert!(report.contains("Bytes on all links, saved against unicast"));
 
@@ -130,7 +129,6 @@ fn each_way_gets_all_to_everybody_and_takes_what_the_tree_says() {
     assert!(sent("multicast") < sent("xcast+") && sent("xcast+") < sent("xcast"));
     // Where no router speaks MEADcast, everybody gets unicast.
     assert!((0.95..1.1).contains(&(sent("none") / sent("unicast"))));
-    fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 fn frame(out: &Path) -> Frame {

@@ -9,7 +9,8 @@ use std::{
 use crate::{
     child::PrivateFile,
     mead_sender::{Sender, received, receivers_at, router, send, send_super},
-    mroute_network::{Listener, Network, eventually, udp},
+    mroute_network::{Listener, Network, udp},
+    session::{assert_says, wait_until},
 };
 use treecast_proto::explicit::authentication::DomainKey;
 use treecast_wire::{
@@ -19,13 +20,14 @@ use treecast_wire::{
 
 /// s - r1 - r2 - r3, with c1 and c2 at r3, and c3 at r1. r2 knows no Xcast.
 fn network() -> Network {
-    let network = Network::new(&["s", "r1", "r2", "r3", "c1", "c2", "c3"]);
-    network.connect(0, "s", "r1");
-    network.connect(1, "r1", "r2");
-    network.connect(2, "r2", "r3");
-    network.connect(3, "r3", "c1");
-    network.connect(4, "r3", "c2");
-    network.connect(5, "r1", "c3");
+    let network = Network::of_cables(&[
+        ("s", "r1"),
+        ("r1", "r2"),
+        ("r2", "r3"),
+        ("r3", "c1"),
+        ("r3", "c2"),
+        ("r1", "c3"),
+    ]);
     network.route("s", &[1, 2, 3, 4, 5], 0, 2);
     network.route("r1", &[2, 3, 4], 1, 2);
     network.route("r2", &[3, 4], 2, 2);
@@ -132,7 +134,7 @@ fn xcast_packet(destinations: &[Ipv6Addr], to: Ipv6Addr) -> (ipv6::Header, Vec<u
 
 fn hears(socket: &UdpSocket, text: &str) {
     let mut buffer = [0; 100];
-    eventually(text, || socket.recv(&mut buffer).is_ok_and(|len| &buffer[..len] == text.as_bytes()));
+    wait_until(text, || socket.recv(&mut buffer).is_ok_and(|len| &buffer[..len] == text.as_bytes()));
 }
 
 /// The router's kernel answers for who has no route, and the others are served.
@@ -177,16 +179,15 @@ fn takes_and_drops(network: &Network, plane: &[&str], at_r1: &UdpSocket, at_c3: 
     let mut wrong = payload.clone();
     wrong[40] ^= 1;
     inject(network, "s", ip, &wrong);
-    eventually("it is counted", || network.router_status("r1").xcast.malformed.get("checksum") == Some(&1));
+    wait_until("it is counted", || network.router_status("r1").xcast.malformed.get("checksum") == Some(&1));
     let xcast = network.router_status("r1").xcast;
     // Another router on the link may have the route.
     assert_eq!((xcast.packets, xcast.local, xcast.unicast, xcast.unrouted), (1, 1, 1, 0), "{xcast:?}");
     let (ip, payload) = xcast_packet(&[NOWHERE], ALL_XCAST_ROUTERS);
     inject(network, "s", ip, &payload);
-    eventually("it is counted", || network.router_status("r1").xcast.dropped.get("for-others") == Some(&1));
-    let shown = network.treecast("r1", &["router", "status"]);
-    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(shown.contains("malformed: checksum") && shown.contains("dropped: for-others"), "{shown}");
+    wait_until("it is counted", || network.router_status("r1").xcast.dropped.get("for-others") == Some(&1));
+    let shown = network.prints("r1", &["router", "status"]);
+    assert_says(&shown, &["malformed: checksum", "dropped: for-others"]);
 }
 
 /// s and three routers on a LAN, with a host behind each, and another one on the LAN.
@@ -255,7 +256,7 @@ fn multicast_crosses_routers_without_multicast_by_xcast() {
 fn crosses_and_is_not_forged(network: &Network, options: &[&str]) {
     let _routers = ["r1", "r3"].map(|node| router(network, node, options));
     let listeners = listeners(network);
-    eventually("r3 has registered", || registered(network) == [R3]);
+    wait_until("r3 has registered", || registered(network) == [R3]);
     let stream = network.stream("s", "r1", GROUP);
     listeners.iter().for_each(|listener| _ = listener.hear("s"));
     drop(stream);
@@ -283,11 +284,11 @@ fn crosses_and_is_not_forged(network: &Network, options: &[&str]) {
             socket.send_to(&registration.to_bytes(), (S, REGISTRATION_PORT)).expect("it is routed");
         });
     }
-    eventually("both are refused", || network.router_status("r1").xcast.registrations_refused == 2);
+    wait_until("both are refused", || network.router_status("r1").xcast.registrations_refused == 2);
     assert_eq!(registered(network), [R3]);
 
     drop(listeners);
-    eventually("nobody listens any more", || registered(network).is_empty());
+    wait_until("nobody listens any more", || registered(network).is_empty());
 }
 
 /// The sender itself takes registrations; a plain receiver is served beside the group.

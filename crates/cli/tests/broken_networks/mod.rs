@@ -4,22 +4,26 @@ use std::{
     collections::BTreeMap,
     fs,
     net::Ipv4Addr,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    path::Path,
+    process::Command,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde::Deserialize;
 use serde_json::Value;
 use treecast_host::{interface::index_of, namespace::Namespace, offload::OFFLOAD_LEN, packet, raw};
-use treecast_lab::{Daemon, Lab, LabNode, Options, Role, Topology, Trees, parallel};
+use treecast_lab::{Daemon, Lab, LabNode, Role, Topology, Trees, parallel};
 
-use crate::child::{Guarded, SpawnGuarded};
+use crate::{
+    child::Guarded,
+    session::{Scratch, TREECAST, start, wait_until},
+    site::Site,
+};
 
 /// A fault of labs/doctor/faults.toml, which explains the keys.
 #[derive(Debug, Clone, Deserialize)]
@@ -158,8 +162,7 @@ fn host_name((lan, host): (usize, u64)) -> String {
 
 /// A network, broken or sound.
 pub struct Broken {
-    lab: Option<Lab>,
-    state: PathBuf,
+    site: Site,
     shape: Shape,
     fault: Option<Fault>,
     listeners: Vec<Guarded>,
@@ -170,18 +173,10 @@ pub struct Broken {
 impl Broken {
     /// Builds a network from a seed, and breaks it.
     pub fn new(fault: Option<&Fault>, seed: u64, is_small: bool) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
         let shape = Shape::draw(fault, seed, is_small);
-        let name = format!("dr{}x{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let state = std::env::temp_dir().join(&name);
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_treecast"));
-        let options =
-            Options { state_directory: state.clone(), program: program.clone(), ..Options::default() };
         let topology = Topology::from_toml(&shape.to_toml(), "drawn").expect("a topology");
-        let lab = Lab::up(&topology, &name, &options).expect("root may build it");
         let mut network = Self {
-            lab: Some(lab),
-            state,
+            site: Site::with(Scratch::new(), &topology),
             shape,
             fault: fault.cloned(),
             listeners: Vec::new(),
@@ -189,22 +184,16 @@ impl Broken {
             helper: None,
         };
         network.limit_families();
-        network._routers =
-            network.lab().start_routers(&program, Trees::default(), |_| {}).expect("routers start");
+        let routers = network.lab().start_routers(Path::new(TREECAST), Trees::default(), |_| {});
+        network._routers = routers.expect("routers start");
         // Routers become queriers, and switches notice.
         thread::sleep(Duration::from_millis(1500));
         network.make_fault();
         let doctor = host_name(network.shape.doctor);
         let others: Vec<String> = network.hosts().filter(|host| *host != doctor).collect();
         for host in &others {
-            let mut command = Command::new(&program);
-            command
-                .args(["doctor", "listen", "--interface", "if1", "--listen", "2.2"])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            network.lab().place(host, &mut command).expect("the node is there");
-            network.listeners.push(command.spawn_guarded());
+            let listen = "doctor listen --interface if1 --listen 2.2";
+            network.listeners.push(start(&mut network.site.command(host, listen)));
         }
         others.iter().for_each(|host| network.wait_until_it_listens(host));
         network
@@ -218,24 +207,18 @@ impl Broken {
                 .is_ok_and(|text| text.contains(&port))
         };
         let listens = || ["tcp", "tcp6"].into_iter().any(has_port);
-        let start = Instant::now();
-        while !self.lab().enter(host, listens).expect("the node is there") {
-            assert!(start.elapsed() < Duration::from_secs(60), "{host} does not listen");
-            thread::sleep(Duration::from_millis(20));
-        }
+        wait_until(&format!("{host} listens"), || {
+            self.lab().enter(host, listens).expect("the node is there")
+        });
     }
 
     /// Runs the doctor, and returns its exit code and report.
     pub fn examine(&self) -> (Option<i32>, Value) {
         let doctor = host_name(self.shape.doctor);
         let others = self.hosts().filter(|host| *host != doctor).map(|host| self.address(&host));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
-        command
-            .args(["doctor", "--json", "--interface", "if1", "--listen", "2.2"])
-            .args(others.collect::<Vec<_>>());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.lab().place(&doctor, &mut command).expect("the node is there");
-        let output = command.spawn_guarded().wait_with_output().expect("it is our child");
+        let mut command = self.site.command(&doctor, "doctor --json --interface if1 --listen 2.2");
+        command.args(others.collect::<Vec<_>>());
+        let output = start(&mut command).wait_with_output().expect("it is our child");
         let report = serde_json::from_slice(&output.stdout);
         (output.status.code(), report.unwrap_or_else(|error| panic!("{error}: {output:?}")))
     }
@@ -274,7 +257,7 @@ impl Broken {
     }
 
     fn lab(&self) -> &Lab {
-        self.lab.as_ref().expect("it is taken when this is dropped")
+        self.site.lab()
     }
 
     fn hosts(&self) -> impl Iterator<Item = String> + use<> {
@@ -432,13 +415,7 @@ impl Drop for Broken {
     fn drop(&mut self) {
         self.listeners.clear();
         self.helper = None;
-        let lab = self.lab.take().expect("it is taken once");
-        _ = Command::new("ip").args(["netns", "del", &format!("{}-x", lab.name())]).output();
-        let down = lab.down();
-        _ = fs::remove_dir_all(&self.state);
-        if !thread::panicking() {
-            down.expect("it can be removed");
-        }
+        _ = Command::new("ip").args(["netns", "del", &format!("{}-x", self.lab().name())]).output();
     }
 }
 

@@ -60,6 +60,10 @@ impl PrivateFile {
         Self::new(&"07".repeat(32))
     }
 
+    pub fn text(&self) -> String {
+        fs::read_to_string(&self.0).expect("it is there")
+    }
+
     /// Puts another file in its place at once, so that nobody reads half of it.
     pub fn replace(&self, text: &str) {
         fs::rename(&*Self::new(text), &**self).expect("it is ours");
@@ -150,6 +154,12 @@ pub struct Teller {
 }
 
 impl Teller {
+    /// Starts a program and listens to it. Its standard input is piped.
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        Self::of(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn_guarded())
+    }
+
     /// Listens to a program whose standard output is piped.
     pub fn of(mut child: Guarded) -> Self {
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();

@@ -12,8 +12,9 @@ use serde_json::Value;
 use treecast_host::option;
 
 use crate::{
-    child::{SpawnGuarded, Teller},
-    mroute_network::{Network, Router, eventually, treecast},
+    child::Teller,
+    mroute_network::{Network, Router, treecast},
+    session::wait_until,
 };
 
 const TUN_ADDRESS: &str = "[fd15::1]:7777";
@@ -42,9 +43,7 @@ impl Sender {
 
     /// The same on another node.
     pub fn start_in(network: &Network, node: &str, arguments: &[&str]) -> Self {
-        let mut command = treecast(&[&["mead", "--json"], arguments].concat());
-        command.stdout(Stdio::piped());
-        let mut sender = Teller::of(network.within(node, move || command.spawn_guarded()));
+        let mut sender = network.tell(node, &mut treecast(&[&["mead", "--json"], arguments].concat()));
         sender.next("ready");
         Self(sender)
     }
@@ -99,7 +98,7 @@ pub fn received(socket: &UdpSocket, count: usize, len: usize) -> (Vec<u8>, Optio
         }
     };
     let mut taken = 0;
-    eventually("all datagrams", || {
+    wait_until("all datagrams", || {
         taken += usize::from(take());
         taken >= count
     });

@@ -14,7 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::child::{Guarded, SpawnGuarded};
+use crate::{
+    child::{Guarded, PrivateFile, SpawnGuarded, Teller},
+    session::{self, wait_until},
+};
 use treecast_dataplane::{
     explicit,
     mroute::{self, Entry, Family, Status},
@@ -61,6 +64,19 @@ impl Network {
             });
             network.configure(node, "link set dev lo up\n");
         }
+        network
+    }
+
+    /// A network of these cables, numbered from 0, and the nodes at their ends.
+    pub fn of_cables(cables: &[(&'static str, &'static str)]) -> Self {
+        let mut nodes: Vec<&str> = Vec::new();
+        for end in cables.iter().flat_map(|(one, other)| [*one, *other]) {
+            if !nodes.contains(&end) {
+                nodes.push(end);
+            }
+        }
+        let network = Self::new(&nodes);
+        (0..).zip(cables).for_each(|(id, (one, other))| network.connect(id, one, other));
         network
     }
 
@@ -192,20 +208,47 @@ impl Network {
         });
     }
 
+    /// Starts a program on a node.
+    pub fn start(&self, node: &str, command: &mut Command) -> Guarded {
+        self.within(node, || session::start(command))
+    }
+
+    /// Starts a program on a node, which tells what happens as JSON.
+    pub fn tell(&self, node: &str, command: &mut Command) -> Teller {
+        self.within(node, || Teller::start(command))
+    }
+
     /// A `treecast` command that is run on a node.
     pub fn treecast(&self, node: &str, arguments: &[&str]) -> std::process::Output {
         let mut command = treecast(arguments);
         self.within(node, move || command.output().expect("treecast can be run"))
     }
 
+    /// What a `treecast` command prints on a node, where it ends well.
+    #[track_caller]
+    pub fn prints(&self, node: &str, arguments: &[&str]) -> String {
+        session::finish_well(self.start(node, &mut treecast(arguments)))
+    }
+
+    /// Runs a `treecast` command on a node that must fail and say nothing but one line, which holds all of `words`.
+    #[track_caller]
+    pub fn refuses(&self, node: &str, arguments: &[&str], words: &[&str]) {
+        self.within(node, || session::only_refused(&mut treecast(arguments), words));
+    }
+
     /// A router that is ready.
     pub fn router(&self, node: &str, arguments: &[&str]) -> Router {
-        self.router_that_warns(node, arguments, Stdio::inherit())
+        self.router_with(node, arguments, Stdio::inherit())
+    }
+
+    /// The same, which writes its warnings to a file.
+    pub fn router_that_warns(&self, node: &str, arguments: &[&str], warnings: &PrivateFile) -> Router {
+        self.router_with(node, arguments, fs::File::create(&**warnings).expect("it is ours").into())
     }
 
     /// A router that is ready, and writes its warnings there. Nothing is left of it when it ends, unless it is told to
     /// keep that.
-    pub fn router_that_warns(&self, node: &str, arguments: &[&str], warnings: Stdio) -> Router {
+    fn router_with(&self, node: &str, arguments: &[&str], warnings: Stdio) -> Router {
         let keep: &[_] = if arguments.contains(&"--keep") { &[] } else { &["--keep", "0s"] };
         self.daemon(node, &[&["mroute"], keep, arguments].concat(), warnings)
     }
@@ -334,14 +377,14 @@ impl Listener {
     /// Waits for a packet of the sender of this name, and says how long it took.
     pub fn hear(&self, sender: &str) -> Duration {
         let start = Instant::now();
-        eventually(&format!("a packet of {sender}"), || self.next().as_deref() == Some(sender));
+        wait_until(&format!("a packet of {sender}"), || self.next().as_deref() == Some(sender));
         start.elapsed()
     }
 
     /// The names of all senders of the next so many packets.
     pub fn senders_of(&self, packets: usize) -> Vec<String> {
         let mut senders = Vec::new();
-        eventually(&format!("{packets} packets"), || {
+        wait_until(&format!("{packets} packets"), || {
             senders.extend(self.next());
             senders.len() >= packets
         });
@@ -382,15 +425,6 @@ impl Drop for Stream {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(JoinHandle::join);
-    }
-}
-
-/// Waits for something to be so, as long as is reasonable.
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -28,12 +28,7 @@ pub const fn host(network: u16, number: u16) -> Ipv6Addr {
 
 /// s - r1 - r2, with c3 at r1, c1 and c2 at r2.
 pub fn tree() -> Network {
-    let network = Network::new(&["s", "r1", "r2", "c1", "c2", "c3"]);
-    network.connect(0, "s", "r1");
-    network.connect(1, "r1", "r2");
-    network.connect(2, "r2", "c1");
-    network.connect(3, "r2", "c2");
-    network.connect(4, "r1", "c3");
+    let network = Network::of_cables(&[("s", "r1"), ("r1", "r2"), ("r2", "c1"), ("r2", "c2"), ("r1", "c3")]);
     network.route("s", &[1, 2, 3, 4], 0, 2);
     network.route("r1", &[2, 3], 1, 2);
     network.route("r2", &[0, 4], 1, 1);

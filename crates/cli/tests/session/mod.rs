@@ -33,6 +33,17 @@ impl Scratch {
         Self(folder)
     }
 
+    /// A folder with a file of this name and length.
+    pub fn with_file(name: &str, len: usize) -> Self {
+        Self::with_files(&[(name, len)])
+    }
+
+    pub fn with_files<S: AsRef<str>>(files: &[(S, usize)]) -> Self {
+        let scratch = Self::new();
+        scratch.files(files);
+        scratch
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -51,20 +62,43 @@ impl Scratch {
     }
 
     /// A sender on loopback that writes its ticket to `ticket`; waits until it has.
-    pub fn send(&self, args: &[&str]) -> Guarded {
-        let ticket = self.path("ticket");
-        let mut command = self.treecast();
-        command.args(["send", "--interface", "lo", "--ticket-file"]).arg(&ticket).args(args);
-        let sender = start(&mut command);
-        wait_until("the ticket is written", || ticket.exists());
+    pub fn send(&self, args: impl Arguments) -> Guarded {
+        self.send_by(self.command("send --interface lo --ticket-file ticket").args(args.words()))
+    }
+
+    /// A sender whose command is made elsewhere, and has the option for the ticket.
+    pub fn send_by(&self, command: &mut Command) -> Guarded {
+        self.with_ticket(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }
+
+    /// Starts a sender as it is, and waits for its ticket.
+    pub fn with_ticket(&self, command: &mut Command) -> Guarded {
+        let sender = command.spawn_guarded();
+        self.wait_for_ticket();
         sender
     }
 
-    /// The program, with the states of its sessions in `state`.
-    pub fn treecast(&self) -> Command {
+    pub fn wait_for_ticket(&self) {
+        wait_until("the ticket is written", || self.path("ticket").exists());
+    }
+
+    /// The program in this folder, with the states of its sessions in `state`.
+    pub fn command(&self, args: impl Arguments) -> Command {
         let mut command = treecast();
-        command.env("XDG_STATE_HOME", self.path("state"));
+        command.args(args.words()).current_dir(&self.0).env("XDG_STATE_HOME", self.path("state"));
         command
+    }
+
+    /// What a command says that ends well.
+    #[track_caller]
+    pub fn run(&self, args: impl Arguments) -> String {
+        finish_well(start(&mut self.command(args)))
+    }
+
+    /// Runs a command that must be [`refused`].
+    #[track_caller]
+    pub fn refuses(&self, args: impl Arguments, words: &[&str]) {
+        refused(&mut self.command(args), words);
     }
 
     /// The ticket of the sender.
@@ -73,24 +107,73 @@ impl Scratch {
     }
 
     /// Another sender, with another ticket.
-    pub fn send_anew(&self, args: &[&str]) -> Guarded {
+    pub fn send_anew(&self, args: impl Arguments) -> Guarded {
         fs::remove_file(self.path("ticket")).unwrap();
         self.send(args)
     }
 
-    pub fn receive_command(&self, into: &str) -> Command {
-        let mut command = treecast();
-        command.args(["receive", "--interface", "lo", "--into"]).arg(self.path(into));
+    /// A receiver on loopback that is not started yet.
+    pub fn receive_command(&self, into: &str, args: impl Arguments) -> Command {
+        let mut command = self.command(["receive", "--interface", "lo", "--into", into]);
+        command.args(args.words());
         command
     }
 
-    pub fn receive(&self, into: &str, args: &[&str]) -> Guarded {
-        start(self.receive_command(into).args(args).arg(format!("@{}", self.path("ticket").display())))
+    pub fn receive(&self, into: &str, args: impl Arguments) -> Guarded {
+        start(self.receive_command(into, args).arg("@ticket"))
+    }
+
+    /// A receiver whose events go to a file of this name.
+    pub fn receive_into_file(&self, into: &str, args: impl Arguments, told: &str) -> Guarded {
+        let mut command = self.receive_command(into, args);
+        command.args(["--json", "@ticket"]).stdout(fs::File::create(self.path(told)).unwrap()).spawn_guarded()
+    }
+
+    /// What a program has written to a file so far.
+    pub fn told(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Whether a program has written an event of this kind to a file.
+    pub fn has_told(&self, name: &str, kind: &str) -> bool {
+        self.told(name).contains(&format!(r#""event":"{kind}""#))
+    }
+
+    /// Files of these names and lengths.
+    pub fn files<S: AsRef<str>>(&self, files: &[(S, usize)]) {
+        files.iter().for_each(|(name, len)| _ = self.file(name.as_ref(), *len));
+    }
+
+    /// Checks that a folder has copies of what [`Scratch::files`] has made.
+    #[track_caller]
+    pub fn assert_files<S: AsRef<str>>(&self, folder: &str, files: &[(S, usize)]) {
+        for (name, len) in files {
+            self.assert_file(&format!("{folder}/{}", name.as_ref()), *len);
+        }
+    }
+
+    /// Checks that a file has what [`Scratch::file`] writes.
+    #[track_caller]
+    pub fn assert_file(&self, name: &str, len: usize) {
+        let copy = fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(copy == contents(len), "{name} is not as it was sent");
+    }
+
+    /// Waits until a receiver has some of a file, and not all.
+    pub fn wait_for_part(&self, folder: &str) {
+        wait_until("some of it has come", || self.parts(folder) > 0);
     }
 
     /// How many files in a folder are not whole.
     pub fn parts(&self, folder: &str) -> usize {
         self.names(folder).iter().filter(|name| name.ends_with(".part")).count()
+    }
+
+    /// The file in a folder that is not whole.
+    #[track_caller]
+    pub fn part(&self, folder: &str) -> PathBuf {
+        let part = self.names(folder).into_iter().find(|name| name.ends_with(".part"));
+        self.path(folder).join(part.expect("some has come"))
     }
 
     /// Everything in a folder, hidden files as well.
@@ -106,6 +189,51 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Arguments of a command: a line of words, of which those between apostrophes are one, or a list.
+pub trait Arguments {
+    fn words(&self) -> Vec<String>;
+}
+
+impl Arguments for str {
+    fn words(&self) -> Vec<String> {
+        let split = |(number, part): (usize, &str)| match number % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        };
+        self.split('\'').enumerate().flat_map(split).collect()
+    }
+}
+
+impl Arguments for String {
+    fn words(&self) -> Vec<String> {
+        self.as_str().words()
+    }
+}
+
+impl<S: AsRef<str>> Arguments for [S] {
+    fn words(&self) -> Vec<String> {
+        self.iter().map(|word| word.as_ref().to_owned()).collect()
+    }
+}
+
+impl<S: AsRef<str>> Arguments for Vec<S> {
+    fn words(&self) -> Vec<String> {
+        self.as_slice().words()
+    }
+}
+
+impl<S: AsRef<str>, const N: usize> Arguments for [S; N] {
+    fn words(&self) -> Vec<String> {
+        self.as_slice().words()
+    }
+}
+
+impl<A: Arguments + ?Sized> Arguments for &A {
+    fn words(&self) -> Vec<String> {
+        (*self).words()
     }
 }
 
@@ -127,8 +255,10 @@ pub fn contents(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251 + at / 65_536) as u8).collect()
 }
 
+pub const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
+
 pub fn treecast() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_treecast"))
+    Command::new(TREECAST)
 }
 
 pub fn start(command: &mut Command) -> Guarded {
@@ -140,46 +270,6 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(start.elapsed() < PATIENCE, "it took too long until {what}");
         std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// A network of `treecast lab up`. It goes when this is dropped.
-pub struct Lab(String);
-
-impl Lab {
-    /// `name` tells the labs of different tests apart.
-    pub fn up(name: &str, topology: &str) -> Self {
-        let lab = Self(format!("{name}{}", std::process::id()));
-        let up = ["lab", "up", topology, "--name", &lab.0];
-        assert!(treecast().args(up).stdout(Stdio::null()).status().unwrap().success());
-        lab
-    }
-
-    pub fn namespace(&self, node: &str) -> String {
-        format!("{}-{node}", self.0)
-    }
-
-    pub fn on(&self, node: &str, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.namespace(node), program]);
-        command
-    }
-
-    pub fn treecast(&self, node: &str) -> Command {
-        self.on(node, env!("CARGO_BIN_EXE_treecast"))
-    }
-
-    /// Gives these nodes rules of nftables.
-    pub fn filter(&self, nodes: &[&str], rules: &str) {
-        for node in nodes {
-            assert!(self.on(node, "nft").arg(rules).status().unwrap().success());
-        }
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        _ = treecast().args(["lab", "down", &self.0]).stdout(Stdio::null()).status();
     }
 }
 
@@ -220,9 +310,24 @@ fn read_all(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle
     })
 }
 
+/// Asks a program to end, which it must do well.
+#[track_caller]
+pub fn stop(child: Guarded) -> String {
+    child.signal(libc::SIGTERM);
+    finish_well(child)
+}
+
 #[track_caller]
 pub fn finish_well(child: Guarded) -> String {
     finish_with(0, child)
+}
+
+/// Waits for programs that must all end well.
+#[track_caller]
+pub fn all_well(children: impl IntoIterator<Item = Guarded>) {
+    for child in children {
+        finish_well(child);
+    }
 }
 
 /// Waits for a program that must end with this code, and returns what it has printed.
@@ -288,10 +393,22 @@ pub fn path(path: &Path) -> &str {
 #[track_caller]
 pub fn refused(command: &mut Command, words: &[&str]) {
     let (code, text) = finish(start(command));
-    assert_eq!(code, Some(1), "{text}");
-    let line = text.lines().find(|line| line.starts_with("treecast: ")).unwrap_or_else(|| panic!("{text}"));
-    for word in words {
-        assert!(line.contains(word), "{word:?} is not in {line:?}");
-    }
-    assert_eq!(text.lines().filter(|line| line.starts_with("treecast: ")).count(), 1, "{text}");
+    let lines: Vec<_> = text.lines().filter(|line| line.starts_with("treecast: ")).collect();
+    assert_eq!((code, lines.len()), (Some(1), 1), "{command:?}: {text}");
+    assert_says(lines[0], words);
+}
+
+/// Runs a command that must fail with exit code 1 and say nothing but one line, which holds all of `words`.
+#[track_caller]
+pub fn only_refused(command: &mut Command, words: &[&str]) {
+    let (code, text) = finish(start(command));
+    assert_eq!((code, text.lines().count()), (Some(1), 1), "{command:?}: {text}");
+    assert_says(&text, words);
+}
+
+/// Checks that a text holds all of `words`.
+#[track_caller]
+pub fn assert_says(text: &str, words: &[&str]) {
+    let missing: Vec<_> = words.iter().filter(|word| !text.contains(**word)).collect();
+    assert!(missing.is_empty(), "{missing:?} is not in {text:?}");
 }
