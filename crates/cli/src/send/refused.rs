@@ -184,7 +184,7 @@ fn refusals(args: &SessionArgs) -> [(bool, &'static str); 8] {
         ),
         (
             is_carousel && (is_stream || feed.is_some()),
-            "a carousel sends what it began with again and again: name files, or take another --repair",
+            "a carousel sends what it began with again and again, and standard input or a feed goes on: take another --repair, or name files",
         ),
         (
             is_stream && io::stdin().is_terminal(),
