@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use treecast_lab::parallel;
+use treecast_lab::{Topology, parallel};
 use treecast_sim::session::Deaths;
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
     client::{CUT_OFF, Client, Fared, Fate},
     document::network::Stopped,
     ears::{Ears, Heard},
+    filing::Filing,
     plan::{Group, Planned},
     programs::Programs,
     schedule::Schedule,
@@ -57,6 +58,9 @@ pub struct Session<'a> {
     /// The place to note when the session began, counted from the run's start.
     pub begun: Option<&'a OnceLock<Duration>>,
 }
+
+/// Returns what a workload measures of its clients beside what each session does. Clients are in the order of their group.
+pub type Further<'a> = dyn Fn(&Topology, &[(&String, &Fared)]) -> Filing + 'a;
 
 /// The result of a session.
 #[derive(Debug, Default)]

@@ -34,7 +34,6 @@ use crate::{
         Place, Stop,
         book::{Book, Outcome, failures, whole},
     },
-    filing::Filing,
     plan::{Plan, Planned},
     schedule::{Schedule, seed_for},
     session, vocabulary,
@@ -142,11 +141,7 @@ impl Simulation<'_> {
 
 /// Makes a run of a session of a crowd, or of clients that each have a node. `further` is what the workload measures of its
 /// clients beside what each session does.
-pub fn deliver(
-    simulation: &Simulation,
-    goods: &Goods,
-    further: &dyn Fn(&Topology, &[(&String, &Fared)]) -> Filing,
-) -> Result<Made, String> {
+pub fn deliver(simulation: &Simulation, goods: &Goods, further: &session::Further) -> Result<Made, String> {
     let planned = simulation.planned;
     let (played, samples) = match simulation.experiment.networks[planned.network].crowd {
         Some(receivers) => crowd::play(simulation, goods, receivers as usize)?,

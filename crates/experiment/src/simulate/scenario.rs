@@ -254,7 +254,7 @@ fn scenario(
         block_len,
         max_run_len: u32::from(block_len) * run_blocks as u32,
         retransmission_timeout_factor: goods.retransmission_factor,
-        feed: goods.feed.clone(),
+        feed: goods.feed,
         follow_progress: told == SendRate::Max,
         rate_bps,
         slower_rates_bps: Vec::new(),

@@ -2,8 +2,6 @@
 
 use std::{fs, io, path::PathBuf};
 
-use treecast_lab::Topology;
-
 use crate::{
     Error, Event,
     cargo::Cargo,
@@ -14,7 +12,6 @@ use crate::{
         book::{Outcome, failures, whole},
         runner::{Begun, Runner, Stage, run_failed},
     },
-    filing::Filing,
     plan::{self, Group},
     programs::Programs,
     record::Record,
@@ -27,16 +24,13 @@ use crate::{
 /// Tells the database of each process that starts, and at which node it runs.
 pub type Watch<'a> = dyn Fn(&str, u32) + Sync + 'a;
 
-/// Returns what a workload measures of its clients beside what each session does. Clients are in the order of their group.
-pub type Further<'a> = dyn Fn(&Topology, &[(&String, &Fared)]) -> Filing + 'a;
-
 /// Makes a run that has the network for itself. `arguments` are further words for the sender's command line.
 pub fn play(
     runner: &mut Runner,
     stage: &Stage,
     cargo: &Cargo,
     arguments: &[String],
-    further: &Further,
+    further: &session::Further,
 ) -> Result<(), Error> {
     let ssh = match stage.planned.delivery.program {
         Program::Scp => Some(runner.ssh()?),
