@@ -167,7 +167,7 @@ fn a_receiver_whose_output_nobody_reads_can_be_stopped() {
     let scratch = Scratch::with_file("one", 3_000_000);
     let sender = scratch.send("one");
     let mut receiver =
-        start(&mut scratch.command("receive --stdout --interface lo --max-time 3 --into spool @ticket"));
+        start(&mut scratch.command("receive --stdout --interface lo --max-time 10 --into spool @ticket"));
     assert_says(&finish_with(3, sender), &["before all of it was written"]);
     wait_until("the receiver has ended", || receiver.try_wait().unwrap().is_some());
     assert!(scratch.names("spool").is_empty(), "nothing is left behind");
