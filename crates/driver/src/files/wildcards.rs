@@ -10,7 +10,7 @@ pub(super) struct Wildcards(Vec<Component>);
 #[derive(Debug)]
 enum Component {
     Tokens(Vec<Token>),
-    /// `**`: any number of components, also none. At the end it is one at least.
+    /// `**`: any number of components, also none. At the end of a pattern it stands before a `*`, so that it is one at least.
     Any,
 }
 
@@ -38,9 +38,13 @@ impl Wildcards {
         loop {
             components.push(Component::read(&mut rest)?);
             if next(&mut rest).is_none() {
-                return Ok(Self(components));
+                break;
             }
         }
+        if let Some(Component::Any) = components.last() {
+            components.push(Component::Tokens(vec![Token::Star]));
+        }
+        Ok(Self(components))
     }
 
     /// Whether the whole name matches.
@@ -49,36 +53,60 @@ impl Wildcards {
     }
 }
 
-fn matches(pattern: &[Component], name: &[&[u8]]) -> bool {
-    match (pattern, name) {
-        ([], _) => name.is_empty(),
-        ([Component::Any], _) => !name.is_empty(),
-        ([Component::Any, rest @ ..], _) => (0..=name.len()).any(|taken| matches(rest, &name[taken..])),
-        ([Component::Tokens(tokens), rest @ ..], [first, others @ ..]) => {
-            one_matches(tokens, first) && matches(rest, others)
-        }
-        ([Component::Tokens(_), ..], []) => false,
-    }
+/// A part of a pattern for a sequence of names or bytes.
+trait Part<One> {
+    /// Whether it stands for any number of them.
+    fn is_star(&self) -> bool;
+
+    /// Whether it stands for this one.
+    fn takes(&self, one: &One) -> bool;
 }
 
-/// Whether a component matches. When a byte does not fit, the last star takes one more. No earlier star has to.
-fn one_matches(tokens: &[Token], name: &[u8]) -> bool {
-    let (mut token, mut at, mut star) = (0, 0, None);
-    while at < name.len() {
-        match (tokens.get(token), &mut star) {
-            (Some(Token::Star), _) => {
-                token += 1;
-                star = Some((token, at));
+/// Whether a pattern matches the whole of a sequence. When one does not fit, the last star takes one more. No earlier star has to.
+fn matches<One>(pattern: &[impl Part<One>], sequence: &[One]) -> bool {
+    let (mut part, mut at, mut star) = (0, 0, None);
+    while at < sequence.len() {
+        match (pattern.get(part), &mut star) {
+            (Some(one), _) if one.is_star() => {
+                part += 1;
+                star = Some((part, at));
             }
-            (Some(one), _) if one.takes(name[at]) => (token, at) = (token + 1, at + 1),
+            (Some(one), _) if one.takes(&sequence[at]) => (part, at) = (part + 1, at + 1),
             (_, Some((after, from))) => {
                 *from += 1;
-                (token, at) = (*after, *from);
+                (part, at) = (*after, *from);
             }
             (_, None) => return false,
         }
     }
-    tokens[token..].iter().all(|left| matches!(left, Token::Star))
+    pattern[part..].iter().all(Part::is_star)
+}
+
+impl Part<&[u8]> for Component {
+    fn is_star(&self) -> bool {
+        matches!(self, Self::Any)
+    }
+
+    fn takes(&self, name: &&[u8]) -> bool {
+        matches!(self, Self::Tokens(tokens) if matches(tokens, name))
+    }
+}
+
+impl Part<u8> for Token {
+    fn is_star(&self) -> bool {
+        matches!(self, Self::Star)
+    }
+
+    fn takes(&self, byte: &u8) -> bool {
+        match self {
+            Self::Byte(one) => one == byte,
+            Self::Any => true,
+            Self::Star => false,
+            Self::Class { ranges, is_negated } => {
+                ranges.iter().any(|(first, last)| (*first..=*last).contains(byte)) != *is_negated
+            }
+        }
+    }
 }
 
 impl Component {
@@ -140,16 +168,6 @@ impl Token {
             ranges.push((b'-', b'-'));
         }
         Ok(Self::Class { ranges, is_negated })
-    }
-
-    fn takes(&self, byte: u8) -> bool {
-        match self {
-            Self::Byte(one) => *one == byte,
-            Self::Any | Self::Star => true,
-            Self::Class { ranges, is_negated } => {
-                ranges.iter().any(|(first, last)| (*first..=*last).contains(&byte)) != *is_negated
-            }
-        }
     }
 }
 
@@ -220,6 +238,14 @@ mod tests {
         ] {
             assert_eq!(Wildcards::new(pattern).unwrap_err(), expected);
         }
+    }
+
+    /// Each `**` could take each number of components.
+    #[test]
+    fn many_stars_for_components_take_no_longer() {
+        let pattern = Wildcards::new(&format!("{}b", "**/a/".repeat(50))).unwrap();
+        assert!(!pattern.matches("a/".repeat(250).as_bytes()));
+        assert!(pattern.matches(format!("{}b", "a/".repeat(250)).as_bytes()));
     }
 
     /// Each star could take each number of bytes.
