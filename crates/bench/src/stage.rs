@@ -9,7 +9,7 @@ use std::{
 
 use treecast_driver::files::TargetFolder;
 use treecast_host::{process::die_with_parent, stop::Stop};
-use treecast_lab::{Interface, Lab, Options, Topology, program::Program, starting};
+use treecast_lab::{Interface, Lab, Options, Topology, program::Program};
 
 use super::Tell;
 
@@ -39,11 +39,10 @@ impl OwnLab {
 
     /// Starts a program in a node. Messages call the program `name`. Its input is piped, and it ends with the bench.
     pub fn start(&self, node: &str, name: &str, mut command: Command) -> Result<Program> {
-        self.get()?.place(node, &mut command)?;
         command.stdin(Stdio::piped());
         die_with_parent(&mut command);
-        let start = starting(&command, node);
-        Ok(Program::start_with_input(name.to_owned(), command).map_err(treecast_lab::Error::system(start))?)
+        let start = |command| Program::start_with_input(name.to_owned(), command);
+        Ok(self.get()?.start_by(node, command, start)?)
     }
 
     /// The first interface of a node.

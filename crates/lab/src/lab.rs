@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -244,19 +245,32 @@ impl Lab {
         Ok(inside)
     }
 
-    /// Starts a program inside `node`.
-    pub fn spawn(&self, node: &str, mut command: Command) -> Result<Child> {
+    /// Has `start` start a program inside `node`.
+    ///
+    /// # Errors
+    /// The program, the node and the reason why it could not be started.
+    pub fn start_by<T>(
+        &self,
+        node: &str,
+        mut command: Command,
+        start: impl FnOnce(Command) -> io::Result<T>,
+    ) -> Result<T> {
         self.place(node, &mut command)?;
-        command.spawn().map_err(Error::system(starting(&command, node)))
+        let starting = starting(&command, node);
+        start(command).map_err(Error::system(starting))
+    }
+
+    /// Starts a program inside `node`.
+    pub fn spawn(&self, node: &str, command: Command) -> Result<Child> {
+        self.start_by(node, command, |mut command| command.spawn())
     }
 
     /// Becomes a program inside `node`, which then gets the signals that are meant for it. Returns only if that fails.
     ///
     /// # Errors
     /// The reason why the program could not be started.
-    pub fn become_program(&self, node: &str, mut command: Command) -> Result<Infallible> {
-        self.place(node, &mut command)?;
-        Err(Error::system(starting(&command, node))(command.exec()))
+    pub fn become_program(&self, node: &str, command: Command) -> Result<Infallible> {
+        self.start_by(node, command, |mut command| Err(command.exec()))
     }
 
     /// Runs `work` on a thread inside `node`. Sockets and files that it returns still belong to that node.
@@ -280,8 +294,8 @@ impl Lab {
     }
 }
 
-/// Says what is done when a program is started in a node, for an error of the system.
-pub fn starting(command: &Command, node: &str) -> String {
+/// The start of a program, in words.
+fn starting(command: &Command, node: &str) -> String {
     let program = command.get_program().to_string_lossy();
     format!("start {program} in {node} (is it installed, and may it be run?)")
 }

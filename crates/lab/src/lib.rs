@@ -36,7 +36,7 @@ mod upstream;
 pub use bgp_table::BgpRoutes;
 pub use daemon::Daemon;
 pub use error::{Error, Result};
-pub use lab::{Lab, Summary, starting};
+pub use lab::{Lab, Summary};
 pub use loss::LossCounters;
 pub use options::Options;
 pub use plan::{Interface, LabNode};

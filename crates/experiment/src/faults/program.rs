@@ -14,7 +14,6 @@ use treecast_host::process::{Ended, die_with_parent};
 use treecast_lab::{
     Error, Lab, Result,
     program::{self, Handle, Said},
-    starting,
 };
 
 use super::fetched::Report;
@@ -109,10 +108,9 @@ impl Program {
             Ok((log.try_clone()?, log))
         };
         let (mut printed, errors) = open().map_err(Error::system(format!("write {}", log.display())))?;
-        lab.place(node, &mut command)?;
         die_with_parent(&mut command);
         command.stdin(Stdio::null());
-        let (told, start) = (told.clone(), starting(&command, node));
+        let told = told.clone();
         let hear = move |what| {
             // If nobody listens any more, nothing need be reported. A log that cannot be written is missed only if something fails.
             match what {
@@ -125,7 +123,7 @@ impl Program {
                 }
             }
         };
-        let (handle, ..) = program::start(command, errors, hear).map_err(Error::system(start))?;
+        let (handle, ..) = lab.start_by(node, command, |command| program::start(command, errors, hear))?;
         Ok(Self { handle, run })
     }
 
