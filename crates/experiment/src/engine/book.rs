@@ -40,6 +40,7 @@ pub struct Book<'a> {
 }
 
 /// The outcome of a run.
+#[derive(Default)]
 pub struct Outcome {
     /// The bytes that links carried. `None` where that is not known.
     pub carried: Option<Carried>,

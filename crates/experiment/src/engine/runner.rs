@@ -45,9 +45,7 @@ pub struct Stage<'s> {
 }
 
 /// A run that has begun.
-pub struct Begun<'b> {
-    pub site: &'b dyn Site,
-    pub planned: &'b Planned<'b>,
+pub struct Begun {
     pub record: Record,
     pub recorder: Recorder,
 }
@@ -76,11 +74,10 @@ impl<'r, 'b> Runner<'r, 'b> {
         Ok(Some((!is_quiet && !longest.is_zero()).then_some(longest)))
     }
 
-    pub fn begin<'s>(&mut self, stage: &Stage<'s>, unsettled: Option<Duration>) -> Result<Begun<'s>, Error> {
-        let Stage { site, planned, .. } = *stage;
-        let record = self.book.begin(planned, unsettled)?;
-        let recorder = site.watch(&self.book.db, &record, self.experiment().habits.sample)?;
-        Ok(Begun { site, planned, record, recorder })
+    pub fn begin(&mut self, stage: &Stage, unsettled: Option<Duration>) -> Result<Begun, Error> {
+        let record = self.book.begin(stage.planned, unsettled)?;
+        let recorder = stage.site.watch(&self.book.db, &record, self.experiment().habits.sample)?;
+        Ok(Begun { record, recorder })
     }
 
     pub fn tell_started(&self, planned: &Planned) {
@@ -89,7 +86,7 @@ impl<'r, 'b> Runner<'r, 'b> {
     }
 
     /// Waits for a quiet machine, and begins the run. `None` when the user wants to stop.
-    pub fn begin_quietly<'s>(&mut self, stage: &Stage<'s>) -> Result<Option<Begun<'s>>, Error> {
+    pub fn begin_quietly(&mut self, stage: &Stage) -> Result<Option<Begun>, Error> {
         let Some(unsettled) = self.settle(stage.planned)? else { return Ok(None) };
         let begun = self.begin(stage, unsettled)?;
         // Told once the database has the run: whoever ends the program on hearing it finds a run that was cut short.

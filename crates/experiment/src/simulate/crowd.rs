@@ -105,7 +105,7 @@ pub fn play(
         },
         loss: loss(understood)?,
         delay: graph.delay(sender, client).max(Duration::from_millis(2)),
-        size_bytes: goods.size_bytes,
+        size_bytes: goods.size_bytes(),
         block_len: BLOCK_LEN,
         max_run_len: u32::from(BLOCK_LEN) * RUN_BLOCKS,
         rate_bps: rate.0 * u64::from(BLOCK_LEN) / MTU as u64,
@@ -113,7 +113,7 @@ pub fn play(
         timeout: experiment.habits.timeout,
     };
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(played(planned, goods.size_bytes, receivers, &crowd::run(&crowd)))
+    Ok(played(planned, goods.size_bytes(), receivers, &crowd::run(&crowd)))
 }
 
 /// Returns the result of a run, in which the last receiver stands for all of them.

@@ -148,7 +148,7 @@ pub fn deliver(simulation: &Simulation, goods: &Goods, further: &session::Furthe
         None => scenario::play(simulation, goods)?,
     };
     let group = &planned.groups[0];
-    let mut filing = session::of_run(group, &played, goods.size_bytes, None);
+    let mut filing = session::of_run(group, &played, goods.size_bytes(), None);
     let clients: Vec<_> = group.receivers.iter().zip(&played.clients).collect();
     filing.extend(further(simulation.topology(), &clients));
     let failures = failures(group, &played.clients);
@@ -159,8 +159,7 @@ pub fn deliver(simulation: &Simulation, goods: &Goods, further: &session::Furthe
         sentence: format!("{whole} of {of} copies, last after {:.3} s", played.duration.as_secs_f64()),
         duration: played.duration,
         failures,
-        refused: None,
-        interrupted: false,
+        ..Outcome::default()
     };
     Ok(Made { clients: played.clients, again: Vec::new(), outcome })
 }

@@ -39,8 +39,6 @@ use crate::{
 pub struct Goods {
     /// The objects, with the times at which they come.
     pub objects: Vec<ObjectPlan>,
-    /// The bytes of all objects together.
-    pub size_bytes: u64,
     /// The factor for the retransmission timeout; `None` for the usual one.
     pub retransmission_factor: Option<f64>,
     /// How objects of a feed share the sender; `None` for one file.
@@ -51,7 +49,12 @@ impl Goods {
     /// Returns one file of a size.
     pub fn one(size_bytes: u64) -> Self {
         let object = ObjectPlan { size: size_bytes as usize, send_at: Duration::ZERO, withdraw_at: None };
-        Self { objects: vec![object], size_bytes, retransmission_factor: None, feed: None }
+        Self { objects: vec![object], retransmission_factor: None, feed: None }
+    }
+
+    /// Returns the bytes of all objects together.
+    pub fn size_bytes(&self) -> u64 {
+        self.objects.iter().map(|object| object.size as u64).sum()
     }
 }
 

@@ -173,7 +173,6 @@ impl Work for Fed {
         };
         let goods = Goods {
             objects: self.arrivals().iter().map(object).collect(),
-            size_bytes: self.size.0,
             retransmission_factor: Some(self.configuration.factor),
             // As the lab's command line has it.
             feed: Some(treecast_sim::session::Feed {

@@ -32,12 +32,12 @@ pub fn play(
     arguments: &[String],
     further: &session::Further,
 ) -> Result<(), Error> {
-    let ssh = match stage.planned.delivery.program {
+    let planned = stage.planned;
+    let ssh = match planned.delivery.program {
         Program::Scp => Some(runner.ssh()?),
         _ => None,
     };
-    let Some(run) = runner.begin_quietly(stage)? else { return Ok(()) };
-    let Begun { planned, record, recorder, .. } = &run;
+    let Some(Begun { record, recorder }) = runner.begin_quietly(stage)? else { return Ok(()) };
     let group = &planned.groups[0];
     let order = runner.book.order;
     let stopped = order.experiment.networks[planned.network].stopped.as_ref();
@@ -46,7 +46,7 @@ pub fn play(
         waits: runner.book.waits(planned),
         stopped,
         arguments,
-        ..session(order, &run, group, cargo, ssh.as_deref(), &watch)?
+        ..session(order, stage, &record, (group, cargo), ssh.as_deref(), &watch)?
     };
     let mut filed = Ok(());
     let (observe, db) = (runner.book.observe, &mut runner.book.db);
@@ -54,14 +54,13 @@ pub fn play(
         let node = &group.receivers[index];
         observe(&Event::Client { run: &planned.name, node, fared });
         if filed.is_ok() {
-            filed = session::client_done(db, record, node, fared);
+            filed = session::client_done(db, &record, node, fared);
         }
     };
     let stop = runner.stop;
     let played = session.play(&mut each, &|| stop()).map_err(run_failed(planned))?;
     drop(session);
     filed?;
-    let Begun { planned, record, recorder, .. } = run;
     recorder.stop()?;
     note_server(runner, &record, group, &played)?;
     let size_bytes = cargo.size().0;
@@ -115,14 +114,14 @@ fn groups_file(site: &dyn Site, group: &Group, local: &LocalGroups) -> io::Resul
 /// Prepares a session of a run whose clients all start at once.
 pub fn session<'s>(
     order: &'s Order,
-    run: &'s Begun<'_>,
-    group: &'s Group,
-    cargo: &'s Cargo,
+    stage: &Stage<'s>,
+    record: &Record,
+    (group, cargo): (&'s Group, &'s Cargo),
     ssh: Option<&'s Ssh>,
     watch: &'s Watch<'_>,
 ) -> Result<Session<'s>, Error> {
-    let Begun { site, planned, record, .. } = run;
-    let at = |node: &str| attachment(*site, node).map_err(run_failed(planned));
+    let Stage { site, planned, .. } = *stage;
+    let at = |node: &str| attachment(site, node).map_err(run_failed(planned));
     let receivers = group.receivers.iter().map(|node| at(node).map(|at| at.address));
     let habits = &order.experiment.habits;
     let network = &order.experiment.networks[planned.network];
@@ -134,10 +133,10 @@ pub fn session<'s>(
         receivers: receivers.collect::<Result<_, _>>()?,
         rate: plan::rate(&order.experiment, network, planned.delivery, site.topology()),
         plain: planned.delivery.plain.unwrap_or(habits.plain),
-        groups: groups_file(*site, group, &planned.delivery.local).map_err(run_failed(planned))?,
+        groups: groups_file(site, group, &planned.delivery.local).map_err(run_failed(planned))?,
     };
     Ok(Session {
-        site: *site,
+        site,
         planned,
         group,
         programs,

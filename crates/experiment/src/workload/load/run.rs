@@ -29,7 +29,7 @@ pub fn play(runner: &mut Runner, stage: &Stage, load: &PlannedLoad) -> Result<()
     let failed = run_failed(planned);
     let order = runner.book.order;
     prepare(site, &order.experiment.networks[planned.network]).map_err(&failed)?;
-    let Some(Begun { record, recorder, .. }) = runner.begin_quietly(stage)? else { return Ok(()) };
+    let Some(Begun { record, recorder }) = runner.begin_quietly(stage)? else { return Ok(()) };
     let (stop, observe, origin) = (runner.stop, runner.book.observe, record.origin);
     let (mut tried, mut number) = (Vec::new(), 0);
     let found = trials(load, |hosts, rate| {
@@ -59,9 +59,7 @@ pub fn play(runner: &mut Runner, stage: &Stage, load: &PlannedLoad) -> Result<()
         carried: Some(runner.carried(planned, &record, &planned.groups)?),
         filing,
         duration: found.played.lasted,
-        failures: Vec::new(),
-        refused: None,
-        interrupted: false,
+        ..Outcome::default()
     };
     runner.book.conclude(planned, &record, outcome)
 }

@@ -21,7 +21,7 @@ const SHOWN: [&str; 7] =
 /// Makes a run: counts tables, and cuts an access link during a transfer.
 pub fn play(runner: &mut Runner, stage: &Stage, of_run: &PlannedMultihoming) -> Result<(), Error> {
     let Stage { site, planned, .. } = *stage;
-    let Some(Begun { record, recorder, .. }) = runner.begin_quietly(stage)? else { return Ok(()) };
+    let Some(Begun { record, recorder }) = runner.begin_quietly(stage)? else { return Ok(()) };
     let scene = Scene { site, planned: of_run, treecast: &runner.book.order.treecast };
     let played = scene.play(runner.stop);
     recorder.stop()?;
@@ -35,8 +35,7 @@ pub fn play(runner: &mut Runner, stage: &Stage, of_run: &PlannedMultihoming) -> 
         filing,
         duration: played.lasted,
         failures: broken.map(|why| (of_run.inside.clone(), why)).into_iter().collect(),
-        refused: None,
-        interrupted: false,
+        ..Outcome::default()
     };
     runner.book.conclude(planned, &record, outcome)
 }

@@ -1,6 +1,10 @@
 //! Runs in which flows share a link.
 
-use std::{io, sync::OnceLock, time::Duration};
+use std::{
+    io,
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
 
 use treecast_measure::{statistics::percentile, tables::rate};
 
@@ -31,9 +35,8 @@ use crate::{
 /// Makes a run on a link that other flows use, too.
 pub fn play(runner: &mut Runner, stage: &Stage, sharing: &Sharing, cargo: &Cargo) -> Result<(), Error> {
     let (order, plan) = (runner.book.order, runner.book.plan);
-    let Some(run) = runner.begin_quietly(stage)? else { return Ok(()) };
-    let Begun { site, planned, record, recorder } = &run;
-    let (site, planned) = (*site, *planned);
+    let Stage { site, planned, .. } = *stage;
+    let Some(Begun { record, recorder }) = runner.begin_quietly(stage)? else { return Ok(()) };
     let description = &order.experiment.networks[planned.network];
     let Some(path) = &plan.networks[planned.network].path else {
         return Err(run_failed(planned)(io::Error::other("nothing is shared")));
@@ -51,13 +54,13 @@ pub fn play(runner: &mut Runner, stage: &Stage, sharing: &Sharing, cargo: &Cargo
     let flow = |index: usize| -> Result<Flow<'_>, Error> {
         let (group, begun) = (&planned.groups[index], &begun[index]);
         Ok(match tcp[index] {
-            Some(congestion) => Flow::Tcp(connection(&run, group, congestion, begun)?),
+            Some(congestion) => Flow::Tcp(connection(stage, record.origin, group, congestion, begun)?),
             None if index == 0 && planned.delivery.program == Program::Uftp => {
-                Flow::Uftp(uftp(&run, group, cargo, begun)?)
+                Flow::Uftp(uftp(stage, record.origin, group, cargo, begun)?)
             }
             None => Flow::Session(Box::new(Session {
                 begun: Some(begun),
-                ..session(order, &run, group, cargo, None, &watch)?
+                ..session(order, stage, &record, (group, cargo), None, &watch)?
             })),
         })
     };
@@ -80,7 +83,6 @@ pub fn play(runner: &mut Runner, stage: &Stage, sharing: &Sharing, cargo: &Cargo
     let outcome = contest.play(&|| stop()).map_err(run_failed(planned))?;
     drop(contest);
     let goodput_bps = goodput_bps(&outcome, begun[0].get().copied());
-    let Begun { record, recorder, .. } = run;
     recorder.stop()?;
     let outcome = concluded(runner, stage, path, &record, outcome, goodput_bps)?;
     runner.book.conclude(planned, &record, outcome)
@@ -145,41 +147,43 @@ fn goodput_bps(outcome: &Contested, begun: Option<Duration>) -> Option<f64> {
 
 /// A transfer by uftp to all receivers of a group.
 fn uftp<'c>(
-    run: &'c Begun<'_>,
+    stage: &Stage<'c>,
+    origin: Instant,
     group: &Group,
     cargo: &Cargo,
     begun: &'c OnceLock<Duration>,
 ) -> Result<Uftp<'c>, Error> {
-    let at = |node: &String| Ok((node.clone(), attachment(run.site, node)?.interface));
+    let at = |node: &String| Ok((node.clone(), attachment(stage.site, node)?.interface));
     let (from, to) = (at(&group.sender), group.receivers.iter().map(at).collect::<io::Result<_>>());
-    let failed = run_failed(run.planned);
+    let failed = run_failed(stage.planned);
     Ok(Uftp {
-        site: run.site,
+        site: stage.site,
         from: from.map_err(&failed)?,
         to: to.map_err(&failed)?,
         file: cargo.path().to_owned(),
-        origin: run.record.origin,
+        origin,
         begun,
     })
 }
 
 /// A TCP connection to the first receiver of a group.
 fn connection<'c>(
-    run: &'c Begun<'_>,
+    stage: &Stage<'c>,
+    origin: Instant,
     group: &Group,
     congestion: &'c str,
     begun: &'c OnceLock<Duration>,
 ) -> Result<Connection<'c>, Error> {
-    let failed = run_failed(run.planned);
+    let failed = run_failed(stage.planned);
     let to = group.receivers.first();
     let to = to.ok_or_else(|| failed(io::Error::other("nobody is there to send to")))?;
     Ok(Connection {
-        site: run.site,
+        site: stage.site,
         from: group.sender.clone(),
         to: to.clone(),
-        address: attachment(run.site, to).map_err(failed)?.address,
+        address: attachment(stage.site, to).map_err(failed)?.address,
         congestion,
-        origin: run.record.origin,
+        origin,
         begun,
     })
 }

@@ -33,12 +33,9 @@ pub fn play(simulation: &Simulation, sharing: &Sharing) -> Result<Made, String> 
     let filing = measures::filing(&shared, path, &senders, Some((from, scenario.length)));
     let outcome = Outcome {
         sentence: measures::sentence(&filing),
-        carried: None,
         filing,
         duration: scenario.length,
-        failures: Vec::new(),
-        refused: None,
-        interrupted: false,
+        ..Outcome::default()
     };
     Ok(Made { clients: Vec::new(), again: Vec::new(), outcome })
 }

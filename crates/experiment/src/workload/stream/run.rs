@@ -41,7 +41,7 @@ fn attempt(runner: &mut Runner, stage: &Stage, stream: &PlannedStream, slower: u
     // Senders that look for routers are not what is measured.
     let Some(unsettled) = runner.settle(planned)? else { return Ok(false) };
     let receivers = scene.receivers.clone();
-    let Begun { record, recorder, .. } = runner.begin(stage, unsettled)?;
+    let Begun { record, recorder } = runner.begin(stage, unsettled)?;
     // The first interval is without traffic, and the second begins with it.
     std::thread::sleep(runner.experiment().habits.sample);
     let began = record.origin.elapsed();
@@ -64,9 +64,8 @@ fn attempt(runner: &mut Runner, stage: &Stage, stream: &PlannedStream, slower: u
         carried: Some(carried),
         filing,
         duration: played.sent.lasted,
-        failures: Vec::new(),
-        refused: None,
         interrupted,
+        ..Outcome::default()
     };
     runner.book.conclude(planned, &record, outcome)?;
     Ok(false)

@@ -53,9 +53,7 @@ pub fn play(simulation: &Simulation, stream: &PlannedStream) -> Result<Made, Str
             carried: Some(carried),
             filing,
             duration: played.sent.lasted,
-            failures: Vec::new(),
-            refused: None,
-            interrupted: false,
+            ..Outcome::default()
         };
         return Ok(Made { clients: Vec::new(), again, outcome });
     }
