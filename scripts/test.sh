@@ -12,7 +12,8 @@ others() {
     failed=
     cargo test --workspace --locked --no-fail-fast --lib --bins --test '[!c]*' --test c -- "$@" || failed="$failed tests"
     cargo test --workspace --locked --no-fail-fast --doc || failed="$failed examples"
-    nice cargo clippy --workspace --all-targets --locked -- -D warnings || failed="$failed clippy"
+    # What `make` was told for this run, such as -i, is not for that one.
+    nice env -u MAKEFLAGS make style || failed="$failed style"
     echo
     [ -z "$failed" ] || { echo "treecast: failed beside the tests of the command:$failed" && return 1; }
 }
