@@ -142,7 +142,7 @@ impl Member {
                         Err(failure(&self.program.name, last))
                     };
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok((_, Said::Began)) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(failure(&self.program.name, None)),
             }
         }

@@ -22,6 +22,8 @@ mod doctor;
 mod domain_key;
 mod feed;
 mod figures;
+#[cfg(feature = "suite")]
+mod fleet;
 mod group;
 mod help;
 mod history;

@@ -4,7 +4,7 @@
 use clap::Subcommand;
 
 use crate::{
-    Outcome, bench, doctor, lab, load, mast, mead, monitor, mroute, package_files, rib, router, sim, unicast,
+    Outcome, bench, doctor, fleet, lab, load, mast, mead, monitor, mroute, package_files, rib, router, sim, unicast,
 };
 
 #[derive(Subcommand)]
@@ -21,6 +21,9 @@ pub enum Command {
     Bench(bench::Args),
     Rib(rib::Args),
     Mast(mast::Args),
+    Manager(fleet::ManagerArgs),
+    Agent(fleet::AgentArgs),
+    Fleet(fleet::Args),
     #[command(hide = true)]
     PackageFiles(package_files::Args),
 }
@@ -39,6 +42,9 @@ pub fn run(command: Command) -> Outcome {
         Command::Bench(args) => bench::run(args),
         Command::Rib(args) => rib::run(args),
         Command::Mast(args) => mast::run(args),
+        Command::Manager(args) => fleet::run_manager(args),
+        Command::Agent(args) => fleet::run_agent(args),
+        Command::Fleet(args) => fleet::run(args),
         Command::PackageFiles(args) => package_files::run(&args, crate::command()),
     }
 }

@@ -38,7 +38,7 @@ mod session;
 mod sessions;
 mod settle;
 mod simulate;
-mod site;
+pub mod site;
 mod ssh;
 mod store;
 mod told;
@@ -62,10 +62,17 @@ use toml::Table;
 use treecast_lab::{Topology, Trees, quantity::Size};
 
 pub use document::{Experiment, network::Network};
-pub use engine::{Bound, Failure, Order, Place, Preview, Refusal, Results, check, lab::Lab, preview, run};
+pub use engine::{
+    Bound, Failure, Order, Place, Preview, Refusal, Results, check,
+    lab::Lab,
+    preview,
+    real::{Ground, Real},
+    run,
+};
 pub use error::Error;
 pub use graph::svg;
 pub use observer::{Event, Finished};
+pub use plan::Plan;
 pub use simulate::Simulator;
 
 use document::{delivery::Delivery, rate::SendRate, sharing::Sharing};

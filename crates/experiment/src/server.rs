@@ -124,6 +124,7 @@ impl<'a> Server<'a> {
     fn hear(&self, program: &Program) -> (Ended, Option<String>) {
         loop {
             match program.said.recv_timeout(POLL) {
+                Ok((_, Said::Began)) => {}
                 Ok((_, Said::Line(line))) => self.note(line),
                 Ok((_, Said::Ended(ended, last))) => return (ended, last),
                 Err(RecvTimeoutError::Timeout) => self.look(),

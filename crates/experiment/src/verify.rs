@@ -35,6 +35,9 @@ pub enum CopyError {
     Content,
     #[error("copy cannot be read: {0}")]
     Unreadable(io::Error),
+    /// A host far away has compared the copy, and says how it differs.
+    #[error("{0}")]
+    Elsewhere(String),
 }
 
 impl From<io::Error> for CopyError {

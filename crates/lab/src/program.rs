@@ -34,6 +34,8 @@ pub struct Program {
 /// Something that a program has told.
 #[derive(Debug)]
 pub enum Said {
+    /// The program runs. Only hosts far away tell this: there, an order and its start are two moments.
+    Began,
     /// The program has printed this line on its standard output.
     Line(String),
     /// The program has ended. The second field is the last line of its standard error.
@@ -103,6 +105,7 @@ impl Program {
                         return Ok((at, event));
                     }
                 }
+                (_, Said::Began) => {}
                 (_, Said::Ended(_, last)) => {
                     let last = last.unwrap_or_else(|| "it said nothing".into());
                     return Err(io::Error::other(format!("{} has ended: {last}", self.name)));

@@ -30,6 +30,9 @@ use crate::Outcome;
 pub struct RunArgs {
     #[command(flatten)]
     common: Common,
+    /// Where to run: lab, or fleet:SELECTION for hosts of the fleet whose manager runs here
+    #[arg(long, value_name = "SITE", default_value = "lab")]
+    site: String,
 }
 
 // What `lab run` and `sim run` have in common. (A doc comment here would be the help text of both.)
@@ -87,7 +90,12 @@ pub struct ThresholdArgs {
 /// The exit code of an experiment that ran, if a copy is missing, a run was refused, or a claim failed.
 const NOT_ALL_WELL: u8 = 3;
 
-pub fn run(RunArgs { common }: RunArgs) -> Outcome {
+pub fn run(RunArgs { common, site }: RunArgs) -> Outcome {
+    match (site.as_str(), site.strip_prefix("fleet:")) {
+        ("lab", _) => {}
+        (_, Some(select)) => return over_fleet(&common, select),
+        _ => return Err(format!("--site {site}: take lab, or fleet:SELECTION such as fleet:all").into()),
+    }
     let experiment = Experiment::load(&common.file, &common.settings)?;
     let command = command("lab", &common, None);
     run_at(&Lab, &common, experiment, command)
@@ -102,7 +110,7 @@ pub fn threshold(ThresholdArgs { common }: ThresholdArgs) -> Outcome {
         )
         .into());
     }
-    run(RunArgs { common })
+    run(RunArgs { common, site: "lab".into() })
 }
 
 pub fn simulate(SimulateArgs { common, seed }: SimulateArgs) -> Outcome {
@@ -134,6 +142,24 @@ fn run_at(place: &dyn Place, args: &Common, experiment: Experiment, command: Str
     let results = experiment::run(place, &order, &|event| progress.show(event), &|| stop.is_requested())?;
     progress.finish();
     conclude(&report::input(&order.experiment, &order.command, &results), &out, &results, args.json)
+}
+
+/// Runs an experiment on hosts of a fleet. Its manager makes the runs, and goes on when this command is killed.
+fn over_fleet(args: &Common, select: &str) -> Outcome {
+    let (name, out) = folder(args);
+    let experiment = Experiment::load(&args.file, &args.settings)?;
+    let fleet = crate::fleet::at_fleet(&args.file, &args.settings, &name, select);
+    if args.plan {
+        return show_plan(&fleet.plan()?, args.json);
+    }
+    if args.append {
+        return Err("--append: results of a fleet are not added to others; name another folder with --out".into());
+    }
+    let _claim = claim(&out)?;
+    let database = prepare(&out, false)?;
+    let results = fleet.run(&database, args.json)?;
+    let command = format!("{} --site {}", command("lab", args, None), quoted(&format!("fleet:{select}")));
+    conclude(&report::input(&experiment, &command, &results), &out, &results, args.json)
 }
 
 /// The name of the results, and their folder.

@@ -58,17 +58,7 @@ impl SenderTls {
     /// # Errors
     /// If rustls refuses the key. No key is known that it refuses.
     pub fn new(identity: &Identity) -> Result<Self, TlsError> {
-        let keys = AnyKey;
-        let builder = ServerConfig::builder_with_details(provider(), Arc::new(NoClock))
-            .with_protocol_versions(&[&TLS13])?
-            .with_client_cert_verifier(Arc::new(keys));
-        let resolver = AlwaysResolvesServerRawPublicKeys::new(certified(identity)?);
-        let mut config = builder.with_cert_resolver(Arc::new(resolver));
-        // A connection lasts as long as its session: there is nothing to resume.
-        config.send_tls13_tickets = 0;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        Ok(Self(Arc::new(config)))
+        server_config(identity, PROTOCOL).map(|config| Self(Arc::new(config)))
     }
 
     pub(crate) fn accept(&self) -> Result<ServerConnection, TlsError> {
@@ -86,22 +76,51 @@ impl ReceiverTls {
     /// # Errors
     /// If rustls cannot use the key, which none is known for.
     pub fn new(identity: &Identity, sender: PublicKey) -> Result<Self, TlsError> {
-        let pinned = PinnedKey { sender };
-        let builder = ClientConfig::builder_with_details(provider(), Arc::new(NoClock))
-            .with_protocol_versions(&[&TLS13])?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(pinned));
-        let resolver = AlwaysResolvesClientRawPublicKeys::new(certified(identity)?);
-        let mut config = builder.with_client_cert_resolver(Arc::new(resolver));
-        config.resumption = Resumption::disabled();
-        config.enable_sni = false;
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        Ok(Self(Arc::new(config)))
+        client_config(identity, sender, PROTOCOL).map(|config| Self(Arc::new(config)))
     }
 
     pub(crate) fn connect(&self, address: IpAddr) -> Result<ClientConnection, TlsError> {
         Ok(ClientConnection::new(Arc::clone(&self.0), ServerName::IpAddress(address.into()))?)
     }
+}
+
+/// Makes the TLS configuration of a server that asks each client for its key, and accepts any. `protocol` is the name
+/// (RFC 7301) that both sides must say.
+///
+/// # Errors
+/// If rustls refuses the key. No key is known that it refuses.
+pub fn server_config(identity: &Identity, protocol: &[u8]) -> Result<ServerConfig, TlsError> {
+    let builder = ServerConfig::builder_with_details(provider(), Arc::new(NoClock))
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(Arc::new(AnyKey));
+    let resolver = AlwaysResolvesServerRawPublicKeys::new(certified(identity)?);
+    let mut config = builder.with_cert_resolver(Arc::new(resolver));
+    // A connection lasts as long as its session: there is nothing to resume.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.alpn_protocols = vec![protocol.to_vec()];
+    Ok(config)
+}
+
+/// Makes the TLS configuration of a client that accepts one key of its server alone, and proves its own.
+///
+/// # Errors
+/// As for [`server_config`].
+pub fn client_config(
+    identity: &Identity,
+    server: PublicKey,
+    protocol: &[u8],
+) -> Result<ClientConfig, TlsError> {
+    let builder = ClientConfig::builder_with_details(provider(), Arc::new(NoClock))
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(PinnedKey { sender: server }));
+    let resolver = AlwaysResolvesClientRawPublicKeys::new(certified(identity)?);
+    let mut config = builder.with_client_cert_resolver(Arc::new(resolver));
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    config.alpn_protocols = vec![protocol.to_vec()];
+    Ok(config)
 }
 
 /// The protocol's name (RFC 7301), so that no other protocol's endpoint can be led here.

@@ -3,11 +3,12 @@
 pub mod book;
 pub mod lab;
 mod needs;
+pub mod real;
 pub mod runner;
 
 use std::{path::PathBuf, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use treecast_driver::events::as_seconds;
 use treecast_measure::claim::Finding;
 
@@ -53,7 +54,8 @@ pub struct Order {
 }
 
 /// The results of an experiment.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Results {
     /// The number of runs in which every client got what it was to get.
     pub whole_runs: usize,
@@ -74,7 +76,7 @@ pub struct Results {
 
 /// The bound that a search has found for the network: a rate in packets a second of each sender, or a number of
 /// hosts.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Bound {
     pub run: String,
     /// The highest value that was borne. `None`: not even the lowest one was.
@@ -90,7 +92,7 @@ pub struct Bound {
 }
 
 /// A client without a verified copy.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Failure {
     pub run: String,
     pub node: String,
@@ -98,14 +100,14 @@ pub struct Failure {
 }
 
 /// A run that the program refused, in its own words.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Refusal {
     pub run: String,
     pub reason: String,
 }
 
 /// A preview of an experiment, made without doing it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename = "planned")]
 pub struct Preview {
     /// The name of each run, in order.

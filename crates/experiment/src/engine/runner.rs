@@ -9,8 +9,6 @@ use std::{
     time::Duration,
 };
 
-use treecast_measure::sample::Recorder;
-
 use super::{Stop, book::Book};
 use crate::{
     Error, Event,
@@ -20,7 +18,7 @@ use crate::{
     plan::{Group, Planned},
     record::Record,
     settle::Baseline,
-    site::Site,
+    site::{Recording, Site},
     ssh::Ssh,
     store::Store,
 };
@@ -30,7 +28,8 @@ pub struct Runner<'r, 'b> {
     pub book: &'r mut Book<'b>,
     pub stop: Stop<'r>,
     pub store: Arc<Store>,
-    baseline: Baseline,
+    /// The quiet machine, and how long a run waits for it.
+    quiet: (Baseline, Duration),
     /// The files of the run before, which the next run may have, too.
     cargo: Option<Rc<Cargo>>,
     ssh: Option<Rc<Ssh>>,
@@ -47,12 +46,12 @@ pub struct Stage<'s> {
 /// A run that has begun.
 pub struct Begun {
     pub record: Record,
-    pub recorder: Recorder,
+    pub recorder: Box<dyn Recording>,
 }
 
 impl<'r, 'b> Runner<'r, 'b> {
-    pub fn new(book: &'r mut Book<'b>, stop: Stop<'r>, store: Arc<Store>, baseline: Baseline) -> Self {
-        Self { book, stop, store, baseline, cargo: None, ssh: None }
+    pub fn new(book: &'r mut Book<'b>, stop: Stop<'r>, store: Arc<Store>, quiet: (Baseline, Duration)) -> Self {
+        Self { book, stop, store, quiet, cargo: None, ssh: None }
     }
 
     pub fn experiment(&self) -> &'b Experiment {
@@ -63,9 +62,9 @@ impl<'r, 'b> Runner<'r, 'b> {
     /// stop.
     pub fn settle(&mut self, planned: &Planned) -> Result<Option<Option<Duration>>, Error> {
         (self.book.observe)(&Event::Settling { run: &planned.name });
-        let longest = self.experiment().habits.settle;
+        let (baseline, longest) = self.quiet;
         let stop = self.stop;
-        let is_quiet = self.baseline.settle(longest, &|| stop()).map_err(Error::Machine)?;
+        let is_quiet = baseline.settle(longest, &|| stop()).map_err(Error::Machine)?;
         if (self.stop)() {
             self.book.results.interrupted = true;
             return Ok(None);
@@ -82,7 +81,7 @@ impl<'r, 'b> Runner<'r, 'b> {
 
     pub fn tell_started(&self, planned: &Planned) {
         let facts = &self.book.plan.networks[planned.network].facts;
-        self.book.tell_started(planned, planned.estimate(facts, self.experiment().habits.settle));
+        self.book.tell_started(planned, planned.estimate(facts, self.quiet.1));
     }
 
     /// Waits for a quiet machine, and begins the run. `None` when the user wants to stop.

@@ -114,6 +114,7 @@ impl Program {
         let hear = move |what| {
             // If nobody listens any more, nothing need be reported. A log that cannot be written is missed only if something fails.
             match what {
+                Said::Began => {}
                 Said::Line(line) => {
                     _ = writeln!(printed, "{line}");
                     news(&line, who, run).into_iter().for_each(|news| _ = told.send(news));

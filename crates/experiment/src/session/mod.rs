@@ -28,7 +28,7 @@ use crate::{
     programs::Programs,
     schedule::Schedule,
     server::{self, POLL, Server},
-    site::{Happening, Program, Site, Slot, attachment, while_they_happen},
+    site::{Happening, Program, Site, Slot, while_they_happen},
     told::SentPackets,
 };
 
@@ -299,7 +299,7 @@ impl Session<'_> {
     fn client(&self, index: usize) -> io::Result<Client<'_>> {
         let node = &self.group.receivers[index];
         let delivery = self.planned.delivery;
-        let at = attachment(self.site, node)?;
+        let at = self.site.attachment(node)?;
         let folder = self.site.folder(node, "copy")?;
         let (into, copy) = (folder.clone(), self.cargo.copy_in(&folder));
         let is_feed = matches!(self.cargo, Cargo::Feed(_));

@@ -19,10 +19,10 @@ use treecast_lab::{
 };
 use treecast_measure::{
     Db,
-    sample::{InterfaceSource, NodeSource, Recorder, SampleError},
+    sample::{InterfaceSource, NodeSource, SampleError},
 };
 
-use super::{Need, Program, Site};
+use super::{Need, Program, Recording, Site};
 use crate::{
     record::Record,
     store::Store,
@@ -96,21 +96,6 @@ impl LabSite {
         &self.lab.0
     }
 
-    /// Makes the routers run these programs. Only the routers in `support` speak MEADcast and Xcast; `None` for
-    /// all.
-    ///
-    /// # Errors
-    /// One line, when a router does not start.
-    pub fn prepare(&mut self, routers: Routers, support: Option<BTreeSet<String>>) -> Result<(), String> {
-        self.run_explicit(routers).map_err(|error| format!("MEADcast routers: {error}"))?;
-        self.run_multicast(routers).map_err(|error| format!("multicast routing: {error}"))?;
-        self.routers = routers;
-        match routers.explicit {
-            true => self.set_support(support).map_err(|error| error.to_string()),
-            false => Ok(()),
-        }
-    }
-
     fn run_multicast(&mut self, routers: Routers) -> treecast_lab::Result<()> {
         if (routers.multicast, routers.trees) == (self.routers.multicast, self.routers.trees) {
             return Ok(());
@@ -169,11 +154,6 @@ impl LabSite {
         Ok(())
     }
 
-    /// Returns the path of the file with the domain's key, which is deleted with the lab.
-    pub fn key(&self) -> PathBuf {
-        Options::default().state_directory.join(self.lab().name()).join("domain.key")
-    }
-
     /// Every node and where its counters are, in the topology's order.
     fn sources(&self) -> Vec<NodeSource> {
         let source = |(index, node): (usize, &LabNode)| NodeSource {
@@ -196,6 +176,21 @@ impl LabSite {
 impl Site for LabSite {
     fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    fn prepare(&mut self, routers: Routers, support: Option<BTreeSet<String>>) -> Result<(), String> {
+        self.run_explicit(routers).map_err(|error| format!("MEADcast routers: {error}"))?;
+        self.run_multicast(routers).map_err(|error| format!("multicast routing: {error}"))?;
+        self.routers = routers;
+        match routers.explicit {
+            true => self.set_support(support).map_err(|error| error.to_string()),
+            false => Ok(()),
+        }
+    }
+
+    /// It is deleted with the lab.
+    fn key(&self) -> PathBuf {
+        Options::default().state_directory.join(self.lab().name()).join("domain.key")
     }
 
     fn can(&self, _: Need) -> bool {
@@ -226,8 +221,8 @@ impl Site for LabSite {
         super::enter(self, node, || is_bound(transport, port))
     }
 
-    fn watch(&self, db: &Db, record: &Record, every: Duration) -> Result<Recorder, SampleError> {
-        record.recorder(db, every, self.sources())
+    fn watch(&self, db: &Db, record: &Record, every: Duration) -> Result<Box<dyn Recording>, SampleError> {
+        Ok(Box::new(record.recorder(db, every, self.sources())?))
     }
 
     fn begin(&self, fault: &Fault) -> io::Result<Box<dyn Send>> {
@@ -263,8 +258,8 @@ impl Site for LabSite {
     }
 }
 
-/// Whether a socket of this thread's namespace is bound to a port (proc_pid_net(5)).
-fn is_bound(transport: &str, port: u16) -> bool {
+/// Whether a socket of this thread's namespace is bound to a port of `tcp` or `udp` (proc_pid_net(5)).
+pub fn is_bound(transport: &str, port: u16) -> bool {
     let local = format!(":{port:04X}");
     ["", "6"].iter().any(|version| {
         let table = format!("/proc/thread-self/net/{transport}{version}");

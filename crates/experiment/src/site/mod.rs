@@ -9,6 +9,7 @@ mod happenings;
 mod lab;
 
 use std::{
+    collections::BTreeSet,
     fmt,
     io::{self},
     path::{Path, PathBuf},
@@ -17,21 +18,43 @@ use std::{
 
 pub use treecast_lab::program::{Program, Said, Slot};
 use treecast_lab::{BgpRoutes, CableQueue, Topology, events::Fault};
-use treecast_measure::{Db, sample::Recorder, sample::SampleError};
+use treecast_measure::{Db, db::NodeId, sample::Recorder, sample::SampleError};
 
 pub use happenings::{Happening, while_they_happen};
-pub use lab::{LabSite, Routers};
+pub use lab::{LabSite, Routers, is_bound};
 
-use crate::{
-    document::network::{self, Attachment},
+pub use crate::{
+    document::network::Attachment,
     record::Record,
-    verify::{CopyError, Digest},
+    verify::{CopyError, Digest, check_copy, digest},
 };
+
+use crate::document::network;
 
 /// The place where a run is made, with a network whose nodes have the names of its topology.
 pub trait Site: Sync {
     /// Returns the topology of the network that is there.
     fn topology(&self) -> &Topology;
+
+    /// Makes the routers run these programs. Only the routers in `support` speak MEADcast and Xcast; `None` for all.
+    ///
+    /// # Errors
+    /// One line, when a router does not start.
+    fn prepare(&mut self, routers: Routers, support: Option<BTreeSet<String>>) -> Result<(), String>;
+
+    /// Returns the file with the domain's key, where routers have one.
+    fn key(&self) -> PathBuf;
+
+    /// Returns the interface and the address by which a node is connected to the network.
+    ///
+    /// # Errors
+    /// If it is connected to none.
+    fn attachment(&self, node: &str) -> io::Result<Attachment> {
+        let topology = self.topology();
+        let index = topology.nodes.iter().position(|of| of.name == node);
+        let found = index.and_then(|index| network::attachment(topology, index));
+        found.ok_or_else(|| io::Error::other(format!("{node} is on no network")))
+    }
 
     /// Whether the place can do this.
     fn can(&self, need: Need) -> bool;
@@ -55,7 +78,12 @@ pub trait Site: Sync {
     fn is_listening(&self, node: &str, transport: &str, port: u16) -> io::Result<bool>;
 
     /// Samples the counters of all nodes into a run until the recorder is stopped.
-    fn watch(&self, db: &Db, record: &Record, every: std::time::Duration) -> Result<Recorder, SampleError>;
+    fn watch(
+        &self,
+        db: &Db,
+        record: &Record,
+        every: std::time::Duration,
+    ) -> Result<Box<dyn Recording>, SampleError>;
 
     /// Makes something go wrong. The value that is returned is to be dropped when it ends ([`Site::end`]).
     fn begin(&self, fault: &Fault) -> io::Result<Box<dyn Send>>;
@@ -120,12 +148,26 @@ pub fn enter<T: Send>(site: &dyn Site, node: &str, work: impl FnOnce() -> T + Se
     result.ok_or_else(|| io::Error::other(format!("nothing was done at {node}")))
 }
 
-/// Returns the interface and the addresses by which a node is connected to the network.
-pub fn attachment(site: &dyn Site, node: &str) -> io::Result<Attachment> {
-    let topology = site.topology();
-    let index = topology.nodes.iter().position(|of| of.name == node);
-    let found = index.and_then(|index| network::attachment(topology, index));
-    found.ok_or_else(|| io::Error::other(format!("{node} is on no network")))
+/// A recording of the counters of a run's nodes, which goes on.
+pub trait Recording: Send + Sync {
+    /// Also samples a process of this machine and its descendants, under a node.
+    fn watch_process(&self, node: NodeId, pid: u32);
+
+    /// Takes last samples, and returns when all are in the database.
+    ///
+    /// # Errors
+    /// The first error that happened.
+    fn stop(self: Box<Self>) -> Result<(), SampleError>;
+}
+
+impl Recording for Recorder {
+    fn watch_process(&self, node: NodeId, pid: u32) {
+        Recorder::watch_process(self, node, pid);
+    }
+
+    fn stop(self: Box<Self>) -> Result<(), SampleError> {
+        Recorder::stop(*self)
+    }
 }
 
 #[cfg(test)]
@@ -151,6 +193,14 @@ pub mod tests {
     impl Site for Bare {
         fn topology(&self) -> &Topology {
             &self.0
+        }
+
+        fn prepare(&mut self, _: Routers, _: Option<BTreeSet<String>>) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn key(&self) -> PathBuf {
+            PathBuf::new()
         }
 
         fn can(&self, _: Need) -> bool {
@@ -182,8 +232,8 @@ pub mod tests {
             db: &Db,
             record: &Record,
             every: std::time::Duration,
-        ) -> Result<Recorder, SampleError> {
-            record.recorder(db, every, Vec::new())
+        ) -> Result<Box<dyn Recording>, SampleError> {
+            Ok(Box::new(record.recorder(db, every, Vec::new())?))
         }
 
         fn begin(&self, _: &Fault) -> io::Result<Box<dyn Send>> {

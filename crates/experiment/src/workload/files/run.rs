@@ -17,7 +17,7 @@ use crate::{
     record::Record,
     schedule::seed_for,
     session::{self, Played, Session},
-    site::{Site, attachment},
+    site::{Site},
     ssh::Ssh,
 };
 
@@ -107,7 +107,7 @@ fn groups_file(site: &dyn Site, group: &Group, local: &LocalGroups) -> io::Resul
         return Ok(None);
     }
     let path = site.folder(&group.sender, "groups")?.join("groups");
-    fs::write(&path, local.file(|node| Ok::<_, io::Error>(attachment(site, node)?.address))?)?;
+    fs::write(&path, local.file(|node| Ok::<_, io::Error>(site.attachment(node)?.address))?)?;
     Ok(Some(path))
 }
 
@@ -121,7 +121,7 @@ pub fn session<'s>(
     watch: &'s Watch<'_>,
 ) -> Result<Session<'s>, Error> {
     let Stage { site, planned, .. } = *stage;
-    let at = |node: &str| attachment(site, node).map_err(run_failed(planned));
+    let at = |node: &str| site.attachment(node).map_err(run_failed(planned));
     let receivers = group.receivers.iter().map(|node| at(node).map(|at| at.address));
     let habits = &order.experiment.habits;
     let network = &order.experiment.networks[planned.network];

@@ -8,7 +8,7 @@ use std::{
 use socket2::Socket;
 use treecast_host::{interface::index_of, option::join_on_link};
 
-use crate::site::{Site, attachment, enter};
+use crate::site::{Site, enter};
 
 /// The most groups that one socket may join with the kernel's usual limits (igmp_max_memberships, optmem_max).
 const PER_SOCKET_V4: usize = 20;
@@ -19,7 +19,7 @@ const STEP: u32 = 256;
 
 /// Makes a host join `count` groups beside `group`. It leaves them when the sockets are dropped.
 pub fn join(site: &dyn Site, host: &str, group: IpAddr, count: usize) -> io::Result<Vec<Socket>> {
-    let interface = attachment(site, host)?.interface;
+    let interface = site.attachment(host)?.interface;
     let per_socket = if group.is_ipv4() { PER_SOCKET_V4 } else { PER_SOCKET_V6 };
     let groups: Vec<IpAddr> = (1..=count as u32).map(|number| other(group, number)).collect();
     enter(site, host, || {

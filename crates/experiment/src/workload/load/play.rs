@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     plan::Planned,
-    site::{Happening, Program, Said, Site, attachment, while_they_happen},
+    site::{Happening, Program, Said, Site, while_they_happen},
 };
 
 /// The time that a program may take to end after its time is over.
@@ -205,7 +205,7 @@ impl Trial<'_> {
             treecast_load::packet::Format::Paper => "paper",
             treecast_load::packet::Format::Own => "own",
         };
-        let interface = attachment(self.site, host)?.interface;
+        let interface = self.site.attachment(host)?.interface;
         let seconds = loading.lasts.as_secs_f64();
         // Packets that still wait in a queue come after the last one was sent.
         let linger = LINGER.as_secs_f64();
@@ -340,6 +340,7 @@ fn outcome(program: &Program, end: Instant) -> io::Result<(Option<HostReport>, E
     let mut report = None;
     loop {
         match program.next(end)? {
+            (_, Said::Began) => {}
             (_, Said::Line(line)) => report = serde_json::from_str(&line).ok().or(report),
             (_, Said::Ended(ended, last)) if ended.code == Some(REFUSED) => {
                 return Err(io::Error::other(

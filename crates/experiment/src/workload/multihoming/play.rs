@@ -22,7 +22,7 @@ use super::{
     tables::{Count, Tables},
     transfer::{Open, Transferred},
 };
-use crate::site::{Happening, Site, attachment, enter, while_they_happen};
+use crate::site::{Happening, Site, enter, while_they_happen};
 
 /// The port of the transfer.
 const PORT: u16 = 4700;
@@ -231,7 +231,7 @@ fn largest(tables: &Tables, is_over: &AtomicBool) -> io::Result<Vec<(String, Cou
 }
 
 fn v6(site: &dyn Site, node: &str) -> io::Result<Ipv6Addr> {
-    match attachment(site, node)?.address {
+    match site.attachment(node)?.address {
         IpAddr::V6(address) => Ok(address),
         IpAddr::V4(_) => Err(io::Error::other(format!("{node} has no IPv6 address"))),
     }

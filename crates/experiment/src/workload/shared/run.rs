@@ -28,7 +28,6 @@ use crate::{
     plan::{Group, path::SharedPath},
     record::Record,
     session::{self, Session},
-    site::attachment,
     workload::files::run::session,
 };
 
@@ -104,7 +103,7 @@ fn concluded(
     let receivers = planned.groups.iter().map(|group| {
         // A connection goes to one of them.
         let count = if is_tcp { 1 } else { group.receivers.len() };
-        let at = |node: &String| Ok((node.clone(), attachment(site, node)?.interface));
+        let at = |node: &String| Ok((node.clone(), site.attachment(node)?.interface));
         group.receivers.iter().take(count).map(at).collect::<io::Result<Vec<_>>>()
     });
     let receivers: Vec<_> = receivers.collect::<io::Result<_>>().map_err(run_failed(planned))?;
@@ -153,7 +152,7 @@ fn uftp<'c>(
     cargo: &Cargo,
     begun: &'c OnceLock<Duration>,
 ) -> Result<Uftp<'c>, Error> {
-    let at = |node: &String| Ok((node.clone(), attachment(stage.site, node)?.interface));
+    let at = |node: &String| Ok((node.clone(), stage.site.attachment(node)?.interface));
     let (from, to) = (at(&group.sender), group.receivers.iter().map(at).collect::<io::Result<_>>());
     let failed = run_failed(stage.planned);
     Ok(Uftp {
@@ -181,7 +180,7 @@ fn connection<'c>(
         site: stage.site,
         from: group.sender.clone(),
         to: to.clone(),
-        address: attachment(stage.site, to).map_err(failed)?.address,
+        address: stage.site.attachment(to).map_err(failed)?.address,
         congestion,
         origin,
         begun,

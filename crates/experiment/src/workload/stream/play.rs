@@ -24,7 +24,7 @@ use crate::{
     engine::runner::Stage,
     plan::{Group, Planned},
     programs, receivers,
-    site::{Happening, Site, attachment, enter, while_they_happen},
+    site::{Happening, Site, enter, while_they_happen},
 };
 
 /// The group of source-specific multicast (RFC 4607, and listing A.7 of the thesis).
@@ -208,7 +208,7 @@ impl<'a> Scene<'a> {
             })
         };
         let flow = |group: &Group| {
-            let at = attachment(self.site, &group.sender)?;
+            let at = self.site.attachment(&group.sender)?;
             let socket = enter(self.site, &group.sender, || open(&at))??;
             let to = to(&group.receivers)?.into_iter().map(|address| SocketAddrV6::new(address, PORT, 0, 0));
             Ok(Flow { socket, to: to.collect() })
@@ -284,7 +284,7 @@ impl Played {
 }
 
 fn address(site: &dyn Site, name: &str) -> io::Result<Ipv6Addr> {
-    match attachment(site, name)?.address {
+    match site.attachment(name)?.address {
         IpAddr::V6(address) => Ok(address),
         IpAddr::V4(_) => Err(io::Error::other(format!("{name} has no IPv6 address"))),
     }
@@ -295,7 +295,7 @@ fn place(site: &dyn Site, planned: &Planned, receiver: &str) -> io::Result<Where
     let delivery = planned.delivery;
     let is_source_specific = matches!(delivery.fanout, Fanout::Multicast | Fanout::XcastPlus);
     let interface = || -> io::Result<u32> {
-        let name = attachment(site, receiver)?.interface;
+        let name = site.attachment(receiver)?.interface;
         enter(site, receiver, || index_of(&name))?
     };
     let group = match (is_source_specific, &planned.groups[..]) {

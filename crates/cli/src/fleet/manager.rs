@@ -1,0 +1,76 @@
+//! `treecast manager`.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use serde_json::json;
+use treecast_fleet::{
+    client::Client,
+    manager::{AGENT_PORT, CONSOLE_PORT, Manager, Options},
+    run_until,
+};
+use treecast_host::stop::Stop;
+
+use crate::Outcome;
+
+/// Manage a fleet of hosts: see them, run experiments on them, and ask them things
+///
+/// Prints an address to open in a browser, and a line to run on other hosts. Agents dial out to this host; nobody logs in to theirs.
+/// Runs until SIGINT or SIGTERM.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where agents are listened for [default: [::]:7443]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// Where the console is served, without encryption: an address of this host alone [default: 127.0.0.1:7444]
+    #[arg(long, value_name = "ADDR:PORT")]
+    console: Option<SocketAddr>,
+    /// The address by which agents reach this host. May be given several times [default: all addresses of this host]
+    #[arg(long, value_name = "HOST:PORT")]
+    address: Vec<String>,
+    /// Folder for the key, the database and the results [default: /var/lib/treecast/manager for root]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// How many hosts may join within an hour by the line that is printed
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    uses: u32,
+    /// Print one JSON event a line
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let console = args.console.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], CONSOLE_PORT)));
+    if !console.ip().is_loopback() {
+        tracing::warn!("the console at {console} is not encrypted: whoever sees the packets sees what is done there");
+    }
+    let state = args.state.unwrap_or_else(|| super::state("manager"));
+    let options = Options {
+        agents: args.listen.unwrap_or_else(|| SocketAddr::from(([0; 8], AGENT_PORT))),
+        console,
+        advertised: args.address,
+        treecast: std::env::current_exe()?,
+        version: env!("CARGO_PKG_VERSION").into(),
+        state: state.clone(),
+    };
+    let stop = Stop::on_signals()?;
+    let (uses, is_json) = (args.uses, args.json);
+    let serve = async {
+        let manager = Manager::start(options).await?;
+        let wanted = json!({ "uses": uses, "lasts": "1h" });
+        let made: serde_json::Value = Client::of_state(&state)?.post("/api/codes", &wanted).await?;
+        let code = super::text(&made, "code");
+        if is_json {
+            say!("{}", json!({ "event": "ready", "open": manager.login, "code": code, "agents": manager.agents }));
+        } else {
+            say!("Open this in a browser on this host; it works once:\n  {}", manager.login);
+            say!("Run this on up to {uses} other hosts within an hour:\n  treecast agent --join {code}");
+        }
+        // It serves until the user ends it.
+        std::future::pending::<()>().await;
+        Ok::<_, Box<dyn std::error::Error>>(())
+    };
+    match run_until(|| stop.is_requested(), serve)? {
+        Some(Err(error)) => Err(error),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

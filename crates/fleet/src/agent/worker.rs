@@ -1,0 +1,345 @@
+//! Carries out orders, and reports what comes of them.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use serde_json::json;
+use tokio::sync::Notify;
+use treecast_host::{clock, process};
+use treecast_measure::sample::{NodeSampler, NodeSource};
+
+use super::{
+    Options,
+    fetch::Fetcher,
+    keeper::{self, Kept, Told},
+    spool::{Spool, SpoolError, Unfinished},
+};
+use crate::{
+    facts::Facts,
+    message::{Order, Program, Sample, Start, What, Work, nanoseconds, read, text_of},
+};
+
+/// The time between two looks into the file of a keeper.
+const LOOK: Duration = Duration::from_millis(20);
+/// The time that a keeper may take until its program runs, beyond the time that it waits for its moment.
+const START_TIME: Duration = Duration::from_secs(30);
+/// The most values that one sampling keeps: an hour of 20 interfaces at 5 a second.
+const MAX_VALUES: usize = 2_000_000;
+/// The most points of a report with samples.
+const POINTS_A_REPORT: usize = 4_000;
+
+/// Carries out an agent's orders.
+pub struct Worker {
+    pub options: Arc<Options>,
+    pub spool: Spool,
+    /// Wakes who sends reports.
+    pub reported: Notify,
+    pub fetcher: Fetcher,
+    /// The samplings that go on, each with the switch that ends it.
+    samplings: Mutex<HashMap<u64, Arc<AtomicBool>>>,
+    /// The processes of programs that run, by order.
+    running: Mutex<HashMap<u64, u32>>,
+}
+
+impl Worker {
+    pub fn new(options: Arc<Options>, spool: Spool, fetcher: Fetcher) -> Self {
+        Self {
+            options,
+            spool,
+            reported: Notify::new(),
+            fetcher,
+            samplings: Mutex::default(),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Takes up what an earlier start of the agent has left.
+    pub fn resume(self: &Arc<Self>) -> Result<(), SpoolError> {
+        for Unfinished { order, read_bytes } in self.spool.unfinished()? {
+            match (&order.work, read_bytes) {
+                (Work::Start(start), Some(read_bytes)) => self.follow(order.number, start.clone(), read_bytes),
+                (_, None) => self.carry_out(order),
+                (_, Some(_)) => {
+                    self.fail(order.number, "the agent was started again meanwhile, and it is not known what came of it");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an order, unless it was taken before, and carries it out.
+    pub fn take(self: &Arc<Self>, order: Order) -> Result<(), SpoolError> {
+        if self.spool.take(&order)? {
+            self.carry_out(order);
+        }
+        Ok(())
+    }
+
+    fn carry_out(self: &Arc<Self>, order: Order) {
+        let number = order.number;
+        if let Err(reason) = self.options.config.may.check(&order.work, &self.options.work_folder()) {
+            return self.fail(number, &reason);
+        }
+        match order.work {
+            Work::Facts => {
+                let facts = self.facts();
+                self.done(number, json!(facts));
+            }
+            Work::Start(start) => match self.begin(number, &start) {
+                Ok(()) => self.follow(number, start, 0),
+                Err(error) => self.fail(number, &format!("the program cannot be kept: {error}")),
+            },
+            Work::Signal { order, signal } => self.signal(number, order, signal),
+            Work::Folder { name } => self.answer(number, self.folder(&name).map(|path| json!(path))),
+            Work::Fetch { blob, size_bytes, folder, name } => {
+                let worker = Arc::clone(self);
+                let into = self.options.work_folder().join(folder).join(name);
+                tokio::spawn(async move {
+                    let fetched = worker.fetcher.fetch(&blob, size_bytes, &into).await;
+                    worker.answer(number, fetched.map(|()| json!(into)));
+                });
+            }
+            Work::Check { path, size_bytes, blake3 } => {
+                let worker = Arc::clone(self);
+                tokio::task::spawn_blocking(move || {
+                    let found = difference(Path::new(&path), size_bytes, &blake3);
+                    worker.done(number, json!(found));
+                });
+            }
+            Work::Listening { transport, port } => {
+                let is_bound = treecast_experiment::site::is_bound(&transport, port);
+                self.done(number, json!(is_bound));
+            }
+            Work::Sample { every_ms } => self.sample(number, Duration::from_millis(every_ms.clamp(10, 60_000))),
+            Work::StopSampling { order } => self.stop_sampling(number, order),
+        }
+    }
+
+    /// Returns the facts of this host as they are now.
+    pub fn facts(&self) -> Facts {
+        let manager = self.fetcher.manager();
+        Facts::gather(&self.options.state, &self.options.version, manager)
+    }
+
+    fn folder(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.options.work_folder().join(name);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => fs::create_dir_all(&path)?,
+        }
+        Ok(path)
+    }
+
+    /// Returns the folder with what is known of a program.
+    fn kept_folder(&self, order: u64) -> PathBuf {
+        self.options.state.join("programs").join(order.to_string())
+    }
+
+    /// Starts the keeper of a program.
+    fn begin(&self, number: u64, start: &Start) -> io::Result<()> {
+        let folder = self.kept_folder(number);
+        fs::create_dir_all(&folder)?;
+        let words = match start.program {
+            Program::System => start.arguments.clone(),
+            Program::Treecast => {
+                let program = self.options.treecast.to_string_lossy().into_owned();
+                [vec![program], start.arguments.clone()].concat()
+            }
+        };
+        let works_in = match &start.folder {
+            Some(name) => self.options.work_folder().join(name),
+            None => self.options.work_folder(),
+        };
+        fs::create_dir_all(&works_in)?;
+        let kept = Kept { words, at_ns: start.at_ns, limit_ms: start.limit_ms };
+        fs::write(folder.join("kept"), text_of(&kept))?;
+        let output = keeper::create(&folder.join("told"))?;
+        self.spool.begin(number).map_err(io::Error::other)?;
+        let mut command = Command::new(&self.options.treecast);
+        command.args(["agent", "--keep"]).arg(&folder);
+        command.current_dir(works_in).stdin(Stdio::null()).stdout(output).stderr(Stdio::null());
+        process::with_all_signals(&mut command);
+        let mut keeper = command.spawn()?;
+        // It tells its end by its file. Somebody has to wait for it all the same.
+        thread::spawn(move || keeper.wait());
+        Ok(())
+    }
+
+    /// Reports what the keeper of a program writes, from so many bytes on, until the program has ended.
+    fn follow(self: &Arc<Self>, number: u64, start: Start, read_bytes: u64) {
+        let worker = Arc::clone(self);
+        tokio::spawn(async move {
+            match worker.follow_file(number, &start, read_bytes).await {
+                Ok(()) => {}
+                Err(error) => worker.fail(number, &format!("what the program tells cannot be read: {error}")),
+            }
+            worker.lock_running().remove(&number);
+            _ = fs::remove_dir_all(worker.kept_folder(number));
+        });
+    }
+
+    async fn follow_file(&self, number: u64, start: &Start, mut read_bytes: u64) -> io::Result<()> {
+        let mut file = File::open(self.kept_folder(number).join("told"))?;
+        file.seek(SeekFrom::Start(read_bytes))?;
+        let moment = start.at_ns.map_or(Duration::ZERO, Duration::from_nanos);
+        let latest = clock::monotonic().max(moment) + START_TIME;
+        loop {
+            // The keeper's life is asked for before the file is read, so that its last words are not missed.
+            let is_alive = keeper::is_alive(&file);
+            let mut text = Vec::new();
+            file.by_ref().take(1 << 20).read_to_end(&mut text)?;
+            let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            if whole < text.len() {
+                file.seek(SeekFrom::Current(whole as i64 - text.len() as i64))?;
+            }
+            let mut reports = Vec::new();
+            let mut is_over = false;
+            for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                let told: Told = read(&String::from_utf8_lossy(line)).map_err(io::Error::other)?;
+                if let Some(pid) = told.pid {
+                    self.lock_running().insert(number, pid);
+                }
+                is_over |= told.what.is_last();
+                reports.push((told.at_ns, told.what));
+            }
+            read_bytes += whole as u64;
+            if !reports.is_empty() {
+                self.report(number, reports, Some(read_bytes));
+            }
+            if is_over {
+                return Ok(());
+            }
+            if whole == 0 && !is_alive {
+                return Err(io::Error::other("its keeper has ended before it"));
+            }
+            if read_bytes == 0 && clock::monotonic() > latest {
+                return Err(io::Error::other("it did not start in time"));
+            }
+            if whole == 0 {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    }
+
+    fn signal(&self, number: u64, order: u64, signal: i32) {
+        let pid = self.lock_running().get(&order).copied();
+        // The keeper gives its program a process group of its own.
+        let sent = pid.map_or_else(
+            || Err(io::Error::other("the program does not run")),
+            |pid| process::kill(-(pid as i32), signal),
+        );
+        self.answer(number, sent.map(|()| json!(true)));
+    }
+
+    fn sample(self: &Arc<Self>, number: u64, every: Duration) {
+        let source = NodeSource { name: "this host".into(), ..NodeSource::default() };
+        let sampler = match NodeSampler::open(vec![source]) {
+            Ok(sampler) => sampler,
+            Err(error) => return self.fail(number, &error.to_string()),
+        };
+        let is_over = Arc::new(AtomicBool::new(false));
+        self.samplings.lock().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::clone(&is_over));
+        // What was sampled is in memory, and a restart loses it: so the order counts as begun.
+        if let Err(error) = self.spool.begin(number) {
+            return self.fail(number, &error.to_string());
+        }
+        let worker = Arc::clone(self);
+        thread::spawn(move || {
+            let samples = sample_until(sampler, every, &is_over);
+            worker.report_samples(number, samples);
+        });
+    }
+
+    fn report_samples(&self, number: u64, samples: Vec<Sample>) {
+        for Sample { series, points } in samples {
+            for points in points.chunks(POINTS_A_REPORT) {
+                let samples = vec![Sample { series: series.clone(), points: points.to_vec() }];
+                self.report(number, vec![(now_ns(), What::Samples { samples })], None);
+            }
+        }
+        self.done(number, json!(true));
+    }
+
+    fn stop_sampling(&self, number: u64, order: u64) {
+        let sampling = self.samplings.lock().unwrap_or_else(PoisonError::into_inner).remove(&order);
+        match sampling {
+            Some(is_over) => {
+                is_over.store(true, Ordering::Relaxed);
+                self.done(number, json!(true));
+            }
+            None => self.fail(number, "nothing is sampled by that order"),
+        }
+    }
+
+    fn answer(&self, number: u64, result: io::Result<serde_json::Value>) {
+        match result {
+            Ok(value) => self.done(number, value),
+            Err(error) => self.fail(number, &error.to_string()),
+        }
+    }
+
+    fn done(&self, number: u64, value: serde_json::Value) {
+        self.report(number, vec![(now_ns(), What::Done { value })], None);
+    }
+
+    fn fail(&self, number: u64, reason: &str) {
+        self.report(number, vec![(now_ns(), What::Failed { reason: reason.to_owned() })], None);
+    }
+
+    fn report(&self, number: u64, reports: Vec<(u64, What)>, read_bytes: Option<u64>) {
+        if let Err(error) = self.spool.report(number, reports, read_bytes) {
+            // A full disk: the order stays unfinished, and is reported after the next start.
+            tracing::error!("a report is not kept: {error}");
+        }
+        self.reported.notify_one();
+    }
+
+    fn lock_running(&self) -> std::sync::MutexGuard<'_, HashMap<u64, u32>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn now_ns() -> u64 {
+    nanoseconds(clock::monotonic())
+}
+
+/// Samples all counters until the switch is on, or there are as many values as are kept.
+fn sample_until(mut sampler: NodeSampler, every: Duration, is_over: &AtomicBool) -> Vec<Sample> {
+    let mut series: HashMap<treecast_measure::series::Name, Vec<(u64, i64)>> = HashMap::new();
+    let mut values = 0;
+    loop {
+        // The last values are taken after the end was asked for.
+        let is_last = is_over.load(Ordering::Relaxed) || values > MAX_VALUES;
+        let at_ns = now_ns();
+        sampler.sample(|_, reading| {
+            values += 1;
+            series.entry(reading.name).or_default().push((at_ns, reading.value));
+        });
+        if is_last {
+            let sample = |(name, points): (treecast_measure::series::Name, _)| Sample { series: name.to_string(), points };
+            return series.into_iter().map(sample).collect();
+        }
+        let next = clock::monotonic() + every;
+        while clock::monotonic() < next && !is_over.load(Ordering::Relaxed) {
+            thread::sleep(every.min(LOOK));
+        }
+    }
+}
+
+/// Returns how a file differs from what it should be, in a few words; `None` where it is alike.
+fn difference(path: &Path, size_bytes: u64, blake3: &str) -> Option<String> {
+    let Ok(digest) = blake3::Hash::from_hex(blake3) else { return Some("the hash is none".into()) };
+    let checked = treecast_experiment::site::check_copy(path, size_bytes, digest.as_bytes());
+    checked.err().map(|error| error.to_string())
+}

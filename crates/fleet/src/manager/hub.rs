@@ -1,0 +1,487 @@
+//! The manager's view of its agents: who is here, what they are ordered, and what they report.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use rusqlite::{OptionalExtension, params};
+use tokio::sync::{Mutex as AsyncMutex, broadcast, mpsc};
+use treecast_driver::security::PublicKey;
+use treecast_host::clock;
+
+use super::{
+    hosts::{self, ClockError, Host, HostId},
+    store::{Store, StoreError},
+};
+use crate::{
+    clock::{Clock, Exchange, Offset},
+    facts::Facts,
+    message::{Hello, Order, PROTOCOL, Report, ToAgent, Welcome, What, Work, text_of},
+    selection::{Groups, Selection, SelectionError, Subject},
+};
+
+/// The most orders that wait for one host.
+const MAX_WAITING: u64 = 1_000;
+
+/// The manager's view of its agents.
+pub struct Hub {
+    pub store: Store,
+    /// A random number that was drawn when the database was made.
+    pub fleet: String,
+    lanes: Mutex<HashMap<HostId, Arc<Lane>>>,
+    listeners: Mutex<HashMap<(HostId, u64), mpsc::UnboundedSender<Report>>>,
+    /// Files that agents may fetch, by their BLAKE3 hash.
+    blobs: Mutex<HashMap<String, PathBuf>>,
+    /// Tells those who look on that something has changed.
+    changes: broadcast::Sender<Change>,
+}
+
+/// The way to one host.
+#[derive(Default)]
+struct Lane {
+    /// The connection, while there is one. Whoever orders holds the lock until the order is on its way, so that orders stay in turn.
+    link: AsyncMutex<Option<Link>>,
+    clock: Mutex<(Clock, Option<ClockError>)>,
+}
+
+struct Link {
+    number: u64,
+    to: mpsc::UnboundedSender<ToAgent>,
+}
+
+/// Something that has changed, for those who look on.
+#[derive(Debug, Clone, serde::Serialize)]
+#[serde(tag = "changed", rename_all = "snake_case")]
+pub enum Change {
+    Host { id: HostId, is_here: bool },
+    Run { id: i64 },
+}
+
+/// The reason why hosts are not ordered anything.
+#[derive(Debug, thiserror::Error)]
+pub enum HubError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    #[error("there is no host {0}: `treecast fleet hosts` lists them")]
+    NoHost(String),
+    #[error("{host} is away, and {MAX_WAITING} orders wait for it")]
+    Full { host: HostId },
+}
+
+/// A connection of an agent that was admitted.
+pub struct Connected {
+    pub host: HostId,
+    /// Tells connections of one host apart.
+    pub number: u64,
+    pub from_hub: mpsc::UnboundedReceiver<ToAgent>,
+}
+
+impl Hub {
+    /// Makes the view for a database.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn new(store: Store) -> Result<Self, StoreError> {
+        let drawn = treecast_driver::security::random::<8>().unwrap_or_default();
+        let drawn = data_encoding::HEXLOWER.encode(&drawn);
+        let fleet = store
+            .with(move |of| {
+                of.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('fleet', ?1)", [drawn])?;
+                of.query_row("SELECT value FROM meta WHERE key = 'fleet'", [], |row| row.get(0))
+            })
+            .await?;
+        Ok(Self {
+            store,
+            fleet,
+            lanes: Mutex::default(),
+            listeners: Mutex::default(),
+            blobs: Mutex::default(),
+            changes: broadcast::channel(1_000).0,
+        })
+    }
+
+    /// Returns what changes from now on.
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    /// Tells those who look on that something has changed.
+    pub fn tell(&self, change: Change) {
+        // Perhaps nobody looks on.
+        _ = self.changes.send(change);
+    }
+
+    /// Admits an agent. The inner error is the reason why it is not taken.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn admit(&self, key: PublicKey, hello: Hello) -> Result<Result<Connected, String>, StoreError> {
+        let (now_ms, wanted, last_order) = (now_ms(), hello.name.clone(), hello.last_order);
+        let protocol = PROTOCOL.min(hello.protocol);
+        let admitted = match self.store.with(move |of| hosts::admit(of, key, &hello, now_ms)).await? {
+            Ok(admitted) => admitted,
+            Err(reason) => {
+                self.audit(&wanted, "join", &reason, true).await?;
+                return Ok(Err(reason));
+            }
+        };
+        let host = admitted.host;
+        // Orders that are given meanwhile wait for the lock, and those from before are read under it.
+        let lane = self.lane(host);
+        let mut link = lane.link.lock().await;
+        let orders = self.store.with(move |of| hosts::open_orders(of, host, last_order)).await?;
+        let (to, from_hub) = mpsc::unbounded_channel();
+        let number = link.as_ref().map_or(1, |link| link.number + 1);
+        let welcome = Welcome {
+            protocol,
+            name: admitted.name.clone(),
+            fleet: self.fleet.clone(),
+            committed: admitted.committed,
+            orders: orders.first().map_or(admitted.orders, |order| order.number - 1),
+        };
+        let first = std::iter::once(ToAgent::Welcome(welcome)).chain(orders.into_iter().map(ToAgent::Order));
+        // The receiving end is here.
+        first.for_each(|message| _ = to.send(message));
+        *link = Some(Link { number, to });
+        drop(link);
+        *lock(&lane.clock) = Default::default();
+        if admitted.is_new {
+            self.audit(&admitted.name, "join", "a new host", false).await?;
+        }
+        self.tell(Change::Host { id: host, is_here: true });
+        Ok(Ok(Connected { host, number, from_hub }))
+    }
+
+    /// Takes note that a connection has ended.
+    pub async fn left(&self, host: HostId, number: u64) {
+        let lane = self.lane(host);
+        let mut link = lane.link.lock().await;
+        // The agent may have come back before its old connection was seen to be dead.
+        if link.as_ref().is_some_and(|link| link.number == number) {
+            *link = None;
+            drop(link);
+            self.tell(Change::Host { id: host, is_here: false });
+        }
+    }
+
+    /// Orders something of a host. An agent that is away gets it when it comes. Returns the order's number.
+    ///
+    /// # Errors
+    /// If too much waits for the host, or the database fails.
+    pub async fn order(&self, host: HostId, work: Work) -> Result<u64, HubError> {
+        self.order_for(host, work, None).await
+    }
+
+    /// Orders something of a host, and hears all that it reports about it.
+    ///
+    /// # Errors
+    /// As for [`Hub::order`].
+    pub async fn order_and_hear(
+        &self,
+        host: HostId,
+        work: Work,
+    ) -> Result<(u64, mpsc::UnboundedReceiver<Report>), HubError> {
+        let (say, said) = mpsc::unbounded_channel();
+        let number = self.order_for(host, work, Some(say)).await?;
+        Ok((number, said))
+    }
+
+    async fn order_for(
+        &self,
+        host: HostId,
+        work: Work,
+        listener: Option<mpsc::UnboundedSender<Report>>,
+    ) -> Result<u64, HubError> {
+        let lane = self.lane(host);
+        let link = lane.link.lock().await;
+        let (text, now_ms) = (text_of(&work), now_ms());
+        let number = self
+            .store
+            .with(move |of| {
+                let open = "SELECT count(*) FROM orders WHERE host = ?1 AND ended IS NULL";
+                if of.query_row(open, [host], |row| row.get::<_, u64>(0))? >= MAX_WAITING {
+                    return Ok(None);
+                }
+                let next = "UPDATE hosts SET orders = orders + 1 WHERE id = ?1 RETURNING orders";
+                let number: Option<u64> = of.query_row(next, [host], |row| row.get(0)).optional()?;
+                let insert = "INSERT INTO orders (host, number, given, work) VALUES (?1, ?2, ?3, ?4)";
+                if let Some(number) = number {
+                    of.execute(insert, params![host, number, now_ms, text])?;
+                }
+                Ok(number)
+            })
+            .await?
+            .ok_or(HubError::Full { host })?;
+        if let Some(listener) = listener {
+            lock(&self.listeners).insert((host, number), listener);
+        }
+        if let Some(link) = &*link {
+            // A connection that has just ended is made again, and the order is given then.
+            _ = link.to.send(ToAgent::Order(Order { number, work }));
+        }
+        Ok(number)
+    }
+
+    /// Keeps reports of a host. Returns the number up to which all are kept.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn keep(&self, host: HostId, reports: Vec<Report>) -> Result<u64, StoreError> {
+        let now_ms = now_ms();
+        let rows = reports.clone();
+        let through = self
+            .store
+            .with(move |of| {
+                let mut insert = of.prepare_cached(
+                    "INSERT OR IGNORE INTO reports (host, number, order_number, came, at_ns, what) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )?;
+                let mut end = of.prepare_cached(
+                    "UPDATE orders SET ended = ?3 WHERE host = ?1 AND number = ?2 AND ended IS NULL",
+                )?;
+                for Report { number, order, at_ns, what } in &rows {
+                    insert.execute(params![host, number, order, now_ms, *at_ns as i64, text_of(what)])?;
+                    if what.is_last() {
+                        end.execute(params![host, order, now_ms])?;
+                    }
+                }
+                let last = rows.iter().map(|report| report.number).max().unwrap_or(0);
+                let through = "UPDATE hosts SET committed = max(committed, ?2), seen = ?3 WHERE id = ?1 RETURNING committed";
+                of.query_row(through, params![host, last, now_ms], |row| row.get(0))
+            })
+            .await?;
+        for report in reports {
+            self.pass_on(host, report);
+        }
+        Ok(through)
+    }
+
+    fn pass_on(&self, host: HostId, report: Report) {
+        let mut listeners = lock(&self.listeners);
+        let key = (host, report.order);
+        let is_last = report.what.is_last();
+        if let Some(listener) = listeners.get(&key)
+            && (listener.send(report).is_err() || is_last)
+        {
+            listeners.remove(&key);
+        }
+    }
+
+    /// Ends an order in the place of an agent that will not report about it any more.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn give_up(&self, host: HostId, number: u64, reason: &str) -> Result<(), StoreError> {
+        let (text, now_ms) = (reason.to_owned(), now_ms());
+        self.store.with(move |of| hosts::end(of, host, number, &text, now_ms)).await?;
+        self.pass_on(host, Report { number: 0, order: number, at_ns: 0, what: What::Failed { reason: reason.to_owned() } });
+        Ok(())
+    }
+
+    /// Takes in the answer to a question for the time.
+    pub fn note_pong(&self, host: HostId, exchange: &Exchange, wall: Duration) {
+        let lane = self.lane(host);
+        let mut clock = lock(&lane.clock);
+        clock.0.note(exchange);
+        if let Some(offset) = clock.0.offset() {
+            // The time of day at the manager when the agent answered.
+            let since = exchange.came.saturating_sub(offset.at_manager(exchange.answered));
+            let here = clock::since_1970().saturating_sub(since);
+            clock.1 = Some(ClockError::of(wall, here, offset.uncertainty_ns));
+        }
+    }
+
+    /// Takes in the facts of a host, which have changed.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn note_facts(&self, host: HostId, facts: Facts) -> Result<(), StoreError> {
+        let (facts, now_ms) = (text_of(&facts), now_ms());
+        let update = "UPDATE hosts SET facts = ?2, seen = ?3 WHERE id = ?1";
+        self.store.with(move |of| of.execute(update, params![host, facts, now_ms])).await.map(drop)
+    }
+
+    /// Returns the clock of a host; `None` while it is away.
+    pub fn offset(&self, host: HostId) -> Option<Offset> {
+        lock(&self.lane(host).clock).0.offset()
+    }
+
+    /// Returns all hosts, by name.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn hosts(&self) -> Result<Vec<Host>, StoreError> {
+        let mut hosts = self.store.with(|of| hosts::all(of)).await?;
+        for host in &mut hosts {
+            let lane = self.lane(host.id);
+            host.is_here = lane.link.lock().await.is_some();
+            if host.is_here {
+                let clock = lock(&lane.clock);
+                (host.offset, host.clock) = (clock.0.offset(), clock.1);
+            }
+        }
+        Ok(hosts)
+    }
+
+    /// Returns the hosts that a selection selects, by name.
+    ///
+    /// # Errors
+    /// If the text is no selection, or names a group that is not there.
+    pub async fn select(&self, text: &str) -> Result<Vec<Host>, HubError> {
+        let selection: Selection = text.parse()?;
+        let groups = self.groups().await?;
+        let mut selected = Vec::new();
+        for host in self.hosts().await? {
+            if selection.selects(&host, &groups)? {
+                selected.push(host);
+            }
+        }
+        Ok(selected)
+    }
+
+    /// Returns the host of a name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub async fn host(&self, name: &str) -> Result<Host, HubError> {
+        let mut hosts = self.hosts().await?.into_iter();
+        hosts.find(|host| host.name == name).ok_or_else(|| HubError::NoHost(name.to_owned()))
+    }
+
+    /// Returns the groups that are saved.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn groups(&self) -> Result<Groups, StoreError> {
+        let rows: Vec<(String, String)> = self
+            .store
+            .with(|of| {
+                let mut query = of.prepare_cached("SELECT name, selection FROM groups ORDER BY name")?;
+                query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+            })
+            .await?;
+        Ok(rows.into_iter().filter_map(|(name, text)| Some((name, text.parse().ok()?))).collect())
+    }
+
+    /// Saves a selection under a name. Returns the number of hosts that it selects now.
+    ///
+    /// # Errors
+    /// If the group would contain itself, or names one that is not there.
+    pub async fn save_group(&self, name: &str, selection: &Selection) -> Result<usize, HubError> {
+        let mut groups = self.groups().await?;
+        groups.insert(name.to_owned(), selection.clone());
+        let mut selected = 0;
+        for host in self.hosts().await? {
+            selected += usize::from(selection.selects(&host, &groups)?);
+        }
+        // Without a host, nothing has looked for circles.
+        selection.selects(&Nobody, &groups)?;
+        let (name, selection) = (name.to_owned(), selection.to_string());
+        let insert = "INSERT INTO groups (name, selection) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET selection = ?2";
+        self.store.with(move |of| of.execute(insert, params![name, selection])).await?;
+        Ok(selected)
+    }
+
+    /// Removes a group. Returns whether there was one.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn remove_group(&self, name: &str) -> Result<bool, StoreError> {
+        let name = name.to_owned();
+        self.store.with(move |of| Ok(of.execute("DELETE FROM groups WHERE name = ?1", [name])? > 0)).await
+    }
+
+    /// Sets tags of a host. One with an empty value is removed.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn set_tags(&self, host: HostId, set: BTreeMap<String, String>) -> Result<(), StoreError> {
+        self.store
+            .with(move |of| {
+                let text: String = of.query_row("SELECT tags FROM hosts WHERE id = ?1", [host], |row| row.get(0))?;
+                let mut tags: BTreeMap<String, String> = crate::message::read(&text).unwrap_or_default();
+                for (name, value) in set {
+                    match value.is_empty() {
+                        true => _ = tags.remove(&name),
+                        false => _ = tags.insert(name, value),
+                    }
+                }
+                of.execute("UPDATE hosts SET tags = ?2 WHERE id = ?1", params![host, text_of(&tags)])
+            })
+            .await
+            .map(drop)
+    }
+
+    /// Removes a host and all that is known of it. Its agent is sent away, and is a stranger from then on.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn forget(&self, host: HostId) -> Result<(), StoreError> {
+        self.store.with(move |of| of.execute("DELETE FROM hosts WHERE id = ?1", [host])).await?;
+        let lane = lock(&self.lanes).remove(&host);
+        if let Some(lane) = lane
+            && let Some(link) = lane.link.lock().await.take()
+        {
+            let reason = "it was removed from the fleet".to_owned();
+            // It may have gone already.
+            _ = link.to.send(ToAgent::Refused { reason });
+        }
+        self.tell(Change::Host { id: host, is_here: false });
+        Ok(())
+    }
+
+    /// Writes a line into the log of who did what.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn audit(&self, who: &str, what: &str, about: &str, is_refused: bool) -> Result<(), StoreError> {
+        let (who, what, about, now_ms) = (who.to_owned(), what.to_owned(), about.to_owned(), now_ms());
+        let insert = "INSERT INTO audit (at, who, what, about, is_refused) VALUES (?1, ?2, ?3, ?4, ?5)";
+        self.store.with(move |of| of.execute(insert, params![now_ms, who, what, about, is_refused])).await.map(drop)
+    }
+
+    /// Lets agents fetch a file by its hash.
+    pub fn offer(&self, blob: String, path: PathBuf) {
+        lock(&self.blobs).insert(blob, path);
+    }
+
+    /// Lets agents fetch a file no more.
+    pub fn withdraw(&self, blob: &str) {
+        lock(&self.blobs).remove(blob);
+    }
+
+    /// Returns the file with a hash, if agents may fetch it.
+    pub fn blob(&self, blob: &str) -> Option<PathBuf> {
+        lock(&self.blobs).get(blob).cloned()
+    }
+
+    fn lane(&self, host: HostId) -> Arc<Lane> {
+        Arc::clone(lock(&self.lanes).entry(host).or_default())
+    }
+}
+
+/// A host that has no name, tag or fact.
+struct Nobody;
+
+impl Subject for Nobody {
+    fn name(&self) -> &str {
+        ""
+    }
+
+    fn value(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// The time of day, in milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    u64::try_from(clock::since_1970().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
