@@ -88,11 +88,11 @@ impl Facts {
         self.address_of(&self.interface)
     }
 
-    /// Returns the first address of an interface that is not of its link alone.
+    /// Returns an address of an interface: IPv6 before IPv4, because groups of IPv6 need no planning, and addresses that routers pass
+    /// on before those of the link alone.
     pub fn address_of(&self, interface: &str) -> Option<IpAddr> {
         let interface = self.interfaces.iter().find(|of| of.name == interface)?;
-        let is_routed = |address: &&IpAddr| !is_of_link(**address);
-        interface.addresses.iter().find(is_routed).or(interface.addresses.first()).copied()
+        interface.addresses.iter().copied().min_by_key(|address| (is_of_link(*address), address.is_ipv4()))
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn an_address_that_routers_pass_on_comes_first() {
-        let addresses = ["fe80::1", "2001:db8::1"].map(|text| text.parse().unwrap()).into();
+        let addresses = ["fe80::1", "192.0.2.1", "2001:db8::1"].map(|text| text.parse().unwrap()).into();
         let interfaces = vec![Interface { name: "eth0".into(), addresses }];
         let facts = Facts { interface: towards(None, &interfaces), interfaces, ..Facts::default() };
         assert_eq!(facts.address(), Some("2001:db8::1".parse().unwrap()));

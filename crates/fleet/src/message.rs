@@ -24,6 +24,9 @@ pub const MAX_MESSAGE_LEN: usize = 1 << 20;
 /// The most bytes of text in one report.
 pub const MAX_TEXT_LEN: usize = 64 << 10;
 
+/// The most bytes of a program's standard error that are reported.
+pub const MAX_ERRORS_LEN: usize = 4 << 10;
+
 /// A message from an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
@@ -199,6 +202,9 @@ pub struct End {
     pub peak_memory_bytes: u64,
     /// The last line of its standard error.
     pub last: Option<String>,
+    /// The end of its standard error.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub errors: String,
 }
 
 /// The values of one counter at an agent.
@@ -226,6 +232,7 @@ impl From<(&treecast_host::process::Ended, Option<String>)> for End {
             system_ns: nanoseconds(ended.cpu_system),
             peak_memory_bytes: ended.peak_memory_bytes,
             last,
+            errors: String::new(),
         }
     }
 }

@@ -73,6 +73,15 @@ pub fn kill_group(leader: u32) -> io::Result<()> {
     Ok(kill_process_group(pid(leader)?, Signal::KILL)?)
 }
 
+/// Sends a signal to all processes of a group, by the number of its leader.
+///
+/// # Errors
+/// If there is no such group, or it belongs to another user.
+pub fn signal_group(leader: u32, signal: i32) -> io::Result<()> {
+    let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(kill_process_group(pid(leader)?, signal)?)
+}
+
 /// Whether a process exists, by number.
 pub fn is_there(process: i32) -> bool {
     let tested = Pid::from_raw(process).map(test_kill_process);

@@ -77,11 +77,11 @@ fn print(answer: &Value) {
         say!("{host}: not done: {failure}");
     }
     let end = &answer["end"];
+    text(end, "errors").lines().for_each(|line| say!("{host}: {line}"));
     if end.is_object() && end["code"] != 0 {
-        let last = end["last"].as_str().unwrap_or("it said nothing");
         match end["code"].as_i64() {
-            Some(code) => say!("{host}: exit code {code}: {last}"),
-            None => say!("{host}: ended by signal {}: {last}", end["signal"]),
+            Some(code) => say!("{host}: exit code {code}"),
+            None => say!("{host}: ended by signal {}", end["signal"]),
         }
     }
 }

@@ -14,7 +14,7 @@ use treecast_host::user;
 
 pub use agent::{Args as AgentArgs, run as run_agent};
 pub use manager::{Args as ManagerArgs, run as run_manager};
-pub use run::at_fleet;
+pub use run::AtFleet;
 
 use crate::{Outcome, arguments::counted};
 
@@ -34,7 +34,7 @@ pub struct Args {
 }
 
 /// The way to the manager.
-#[derive(clap::Args, Default)]
+#[derive(clap::Args)]
 pub struct Way {
     /// The manager's folder, for one that runs on this host
     #[arg(long = "manager-state", value_name = "DIR", global = true)]

@@ -19,6 +19,8 @@ pub struct AtFleet<'a> {
     pub name: &'a str,
     /// The hosts.
     pub select: &'a str,
+    /// The way to the manager.
+    pub way: &'a Way,
 }
 
 impl AtFleet<'_> {
@@ -32,13 +34,13 @@ impl AtFleet<'_> {
 
     /// Returns what the experiment would do.
     pub fn plan(&self) -> Result<Preview, Box<dyn std::error::Error>> {
-        let client = Way::default().client()?;
+        let client = self.way.client()?;
         Ok(serde_json::from_value(post(&client, "/api/runs/plan", &self.order()?)?)?)
     }
 
     /// Runs the experiment, and writes its database. Ctrl-C ends the run at the manager.
     pub fn run(&self, database: &Path, json: bool) -> Result<Results, Box<dyn std::error::Error>> {
-        let client = Way::default().client()?;
+        let client = self.way.client()?;
         let stop = Stop::on_signals()?;
         let ordered = post(&client, "/api/runs", &self.order()?)?;
         let path = format!("/api/runs/{}", ordered["id"]);
@@ -64,11 +66,6 @@ impl AtFleet<'_> {
         fs::write(database, bytes).map_err(|error| format!("cannot write {}: {error}", database.display()))?;
         Ok(serde_json::from_value(results.clone())?)
     }
-}
-
-/// Makes what runs an experiment over a fleet.
-pub fn at_fleet<'a>(file: &'a Path, settings: &'a [String], name: &'a str, select: &'a str) -> AtFleet<'a> {
-    AtFleet { file, settings, name, select }
 }
 
 fn show(event: &Value, json: bool) {

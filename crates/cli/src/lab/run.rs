@@ -20,7 +20,10 @@ use super::{
     report::{self, DATABASE},
     summary,
 };
-use crate::Outcome;
+use crate::{
+    Outcome,
+    fleet::{self, AtFleet},
+};
 
 /// Run an experiment: every delivery, over every network, with every schedule, measured
 ///
@@ -33,6 +36,8 @@ pub struct RunArgs {
     /// Where to run: lab, or fleet:SELECTION for hosts of the fleet whose manager runs here
     #[arg(long, value_name = "SITE", default_value = "lab")]
     site: String,
+    #[command(flatten)]
+    way: fleet::Way,
 }
 
 // What `lab run` and `sim run` have in common. (A doc comment here would be the help text of both.)
@@ -90,15 +95,18 @@ pub struct ThresholdArgs {
 /// The exit code of an experiment that ran, if a copy is missing, a run was refused, or a claim failed.
 const NOT_ALL_WELL: u8 = 3;
 
-pub fn run(RunArgs { common, site }: RunArgs) -> Outcome {
+pub fn run(RunArgs { common, site, way }: RunArgs) -> Outcome {
     match (site.as_str(), site.strip_prefix("fleet:")) {
-        ("lab", _) => {}
-        (_, Some(select)) => return over_fleet(&common, select),
-        _ => return Err(format!("--site {site}: take lab, or fleet:SELECTION such as fleet:all").into()),
+        ("lab", _) => run_in_lab(&common),
+        (_, Some(select)) => over_fleet(&common, select, &way),
+        _ => Err(format!("--site {site}: take lab, or fleet:SELECTION such as fleet:all").into()),
     }
+}
+
+fn run_in_lab(common: &Common) -> Outcome {
     let experiment = Experiment::load(&common.file, &common.settings)?;
-    let command = command("lab", &common, None);
-    run_at(&Lab, &common, experiment, command)
+    let command = command("lab", common, None);
+    run_at(&Lab, common, experiment, command)
 }
 
 pub fn threshold(ThresholdArgs { common }: ThresholdArgs) -> Outcome {
@@ -110,7 +118,7 @@ pub fn threshold(ThresholdArgs { common }: ThresholdArgs) -> Outcome {
         )
         .into());
     }
-    run(RunArgs { common, site: "lab".into() })
+    run_in_lab(&common)
 }
 
 pub fn simulate(SimulateArgs { common, seed }: SimulateArgs) -> Outcome {
@@ -145,10 +153,10 @@ fn run_at(place: &dyn Place, args: &Common, experiment: Experiment, command: Str
 }
 
 /// Runs an experiment on hosts of a fleet. Its manager makes the runs, and goes on when this command is killed.
-fn over_fleet(args: &Common, select: &str) -> Outcome {
+fn over_fleet(args: &Common, select: &str, way: &fleet::Way) -> Outcome {
     let (name, out) = folder(args);
     let experiment = Experiment::load(&args.file, &args.settings)?;
-    let fleet = crate::fleet::at_fleet(&args.file, &args.settings, &name, select);
+    let fleet = AtFleet { file: &args.file, settings: &args.settings, name: &name, select, way };
     if args.plan {
         return show_plan(&fleet.plan()?, args.json);
     }

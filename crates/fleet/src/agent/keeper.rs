@@ -4,9 +4,12 @@
 //! standard output, which the agent has locked before: while the lock is held, the keeper lives.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io::{self, Write},
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::FileExt,
+    },
     path::Path,
     process::Command,
     sync::mpsc::{self, RecvTimeoutError},
@@ -18,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use treecast_host::{clock, folder, process};
 use treecast_lab::program::{self, Said};
 
-use crate::message::{MAX_TEXT_LEN, What, nanoseconds, text_of};
+use crate::message::{End, MAX_ERRORS_LEN, MAX_TEXT_LEN, What, nanoseconds, text_of};
 
 /// A line of a keeper's file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,7 +69,8 @@ pub fn run(kept: &Kept, errors: &Path) -> io::Result<()> {
     let (say, said) = mpsc::channel();
     // The program's end closes the channel; nobody listens after that.
     let hear = move |what| _ = say.send((clock::monotonic(), what));
-    let started = File::create(errors).and_then(|errors| program::start(command, errors, hear));
+    let errors = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(errors)?;
+    let started = errors.try_clone().and_then(|errors| program::start(command, errors, hear));
     let (handle, _, pid) = match started {
         Ok(started) => started,
         Err(error) => {
@@ -82,7 +86,10 @@ pub fn run(kept: &Kept, errors: &Path) -> io::Result<()> {
         match said.recv_timeout(deadline.saturating_sub(clock::monotonic())) {
             Ok((_, Said::Began)) => {}
             Ok((at, Said::Line(line))) => tell(at, None, What::Line { text: shortened(line) })?,
-            Ok((at, Said::Ended(ended, last))) => return tell(at, None, What::Ended((&ended, last).into())),
+            Ok((at, Said::Ended(ended, last))) => {
+                let end = End { errors: tail(&errors), ..End::from((&ended, last)) };
+                return tell(at, None, What::Ended(end));
+            }
             Err(RecvTimeoutError::Timeout) => {
                 signals.next().into_iter().for_each(|signal| handle.signal(signal));
                 deadline = clock::monotonic() + GRACE;
@@ -90,6 +97,14 @@ pub fn run(kept: &Kept, errors: &Path) -> io::Result<()> {
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
     }
+}
+
+/// Returns the end of what a program has written to its standard error.
+fn tail(errors: &File) -> String {
+    let mut tail = [0; MAX_ERRORS_LEN];
+    let len = errors.metadata().map_or(0, |of| of.len());
+    let read = errors.read_at(&mut tail, len.saturating_sub(MAX_ERRORS_LEN as u64)).unwrap_or(0);
+    String::from_utf8_lossy(&tail[..read]).into_owned()
 }
 
 fn shortened(mut line: String) -> String {

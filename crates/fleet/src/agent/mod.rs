@@ -90,7 +90,10 @@ impl Options {
 ///
 /// # Errors
 /// The reason why the agent cannot go on. A manager that is not reached is none: it is tried again.
-pub async fn run(options: Options, tell: &(dyn Fn(Event) + Send + Sync)) -> Result<(), AgentError> {
+pub async fn run(mut options: Options, tell: &(dyn Fn(Event) + Send + Sync)) -> Result<(), AgentError> {
+    // Programs start in folders of their own.
+    let failed = |source| AgentError::Folder { path: options.state.clone(), source };
+    options.state = std::path::absolute(&options.state).map_err(failed)?;
     let options = Arc::new(options);
     let identity = joined::identity(&options.state)?;
     let _claim = claim(&options.state)?;

@@ -34,6 +34,8 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(20);
 /// The time that a keeper may take until its program runs, beyond the time that it waits for its moment.
 const START_TIME: Duration = Duration::from_secs(30);
+/// The file with the standard error of a keeper.
+const COMPLAINTS: &str = "complaints";
 /// The most values that one sampling keeps: an hour of 20 interfaces at 5 a second.
 const MAX_VALUES: usize = 2_000_000;
 /// The most points of a report with samples.
@@ -168,7 +170,8 @@ impl Worker {
         self.spool.begin(number).map_err(io::Error::other)?;
         let mut command = Command::new(&self.options.treecast);
         command.args(["agent", "--keep"]).arg(&folder);
-        command.current_dir(works_in).stdin(Stdio::null()).stdout(output).stderr(Stdio::null());
+        let complaints = File::create(folder.join(COMPLAINTS))?;
+        command.current_dir(works_in).stdin(Stdio::null()).stdout(output).stderr(complaints);
         process::with_all_signals(&mut command);
         let mut keeper = command.spawn()?;
         // It tells its end by its file. Somebody has to wait for it all the same.
@@ -221,7 +224,9 @@ impl Worker {
                 return Ok(());
             }
             if whole == 0 && !is_alive {
-                return Err(io::Error::other("its keeper has ended before it"));
+                let complaints = fs::read_to_string(self.kept_folder(number).join(COMPLAINTS));
+                let last = complaints.unwrap_or_default().lines().last().unwrap_or("it said nothing").to_owned();
+                return Err(io::Error::other(format!("its keeper has ended before it: {last}")));
             }
             if read_bytes == 0 && clock::monotonic() > latest {
                 return Err(io::Error::other("it did not start in time"));
@@ -237,7 +242,7 @@ impl Worker {
         // The keeper gives its program a process group of its own.
         let sent = pid.map_or_else(
             || Err(io::Error::other("the program does not run")),
-            |pid| process::kill(-(pid as i32), signal),
+            |pid| process::signal_group(pid, signal),
         );
         self.answer(number, sent.map(|()| json!(true)));
     }

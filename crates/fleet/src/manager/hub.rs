@@ -305,6 +305,11 @@ impl Hub {
         self.store.with(move |of| of.execute(update, params![host, facts, now_ms])).await.map(drop)
     }
 
+    /// Whether the agent of a host is connected.
+    pub async fn is_here(&self, host: HostId) -> bool {
+        self.lane(host).link.lock().await.is_some()
+    }
+
     /// Returns the clock of a host; `None` while it is away.
     pub fn offset(&self, host: HostId) -> Option<Offset> {
         lock(&self.lane(host).clock).0.offset()

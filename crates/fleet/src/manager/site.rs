@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -55,6 +55,13 @@ const TOGETHER: Duration = Duration::from_millis(50);
 const LISTEN_EVERY: Duration = Duration::from_millis(100);
 /// The longest time that a program of a run may go on when nobody ends it.
 const LONGEST_PROGRAM: Duration = Duration::from_secs(24 * 3600);
+
+/// The longest time that a host may be away from a run.
+const PATIENCE_AWAY: Duration = Duration::from_secs(20);
+/// The longest time from the order to kill a program until its end is told.
+const PATIENCE_KILLED: Duration = Duration::from_secs(10);
+/// The time between two looks whether a host is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Hosts of a fleet.
 pub struct Fleet {
@@ -238,8 +245,16 @@ impl Site for FleetSite {
         let (order, reports) =
             self.runtime.block_on(self.hub.order_and_hear(host.id, work)).map_err(io::Error::other)?;
         let (say, said) = std::sync::mpsc::channel();
-        thread::Builder::new().spawn(move || pass_on(reports, offset, &say))?;
-        let handle = Remote { hub: Arc::clone(&self.hub), runtime: self.runtime.clone(), host: host.id, order };
+        let started = Started {
+            hub: Arc::clone(&self.hub),
+            host: host.id,
+            order,
+            offset,
+            killed: Arc::default(),
+            has_ended: Arc::default(),
+        };
+        let handle = Remote { runtime: self.runtime.clone(), of: started.clone() };
+        self.runtime.spawn(started.pass_on(reports, say));
         Ok(Program { name, said, handle: program::Handle::new(handle), input: None, pid: None })
     }
 
@@ -352,23 +367,72 @@ fn unchanged() -> io::Error {
     io::Error::other("a fleet's network is the real one, which experiments do not change")
 }
 
-/// Passes on what a program tells, with the manager's time.
-fn pass_on(
-    mut reports: mpsc::UnboundedReceiver<Report>,
+/// A program that was started at a host.
+#[derive(Clone)]
+struct Started {
+    hub: Arc<Hub>,
+    host: HostId,
+    order: u64,
     offset: Offset,
-    say: &std::sync::mpsc::Sender<(Instant, Said)>,
-) {
-    while let Some(report) = reports.blocking_recv() {
-        let at = instant(offset.at_manager(Duration::from_nanos(report.at_ns)));
-        let said = match report.what {
-            What::Began => Said::Began,
-            What::Line { text } => Said::Line(text),
-            What::Ended(end) => Said::Ended((&end).into(), end.last),
-            What::Failed { reason } => Said::Ended(treecast_lab::process::Ended::default(), Some(reason)),
-            _ => continue,
+    /// When the program was to be killed.
+    killed: Arc<OnceLock<Instant>>,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl Started {
+    /// Passes on what the program tells, with the manager's time. A host that stays away, or does not kill its program, is given up.
+    async fn pass_on(
+        self,
+        mut reports: mpsc::UnboundedReceiver<Report>,
+        say: std::sync::mpsc::Sender<(Instant, Said)>,
+    ) {
+        let mut away_since = None;
+        while !self.has_ended.load(Ordering::Relaxed) {
+            let Ok(report) = timeout(LOOK, reports.recv()).await else {
+                self.look(&mut away_since).await;
+                continue;
+            };
+            let Some(report) = report else { return };
+            let at = instant(self.offset.at_manager(Duration::from_nanos(report.at_ns)));
+            let said = match report.what {
+                What::Began => Said::Began,
+                What::Line { text } => Said::Line(text),
+                What::Ended(end) => Said::Ended((&end).into(), end.last),
+                What::Failed { reason } => Said::Ended(treecast_lab::process::Ended::default(), Some(reason)),
+                _ => continue,
+            };
+            self.has_ended.store(matches!(said, Said::Ended(..)), Ordering::Relaxed);
+            if say.send((at, said)).is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn look(&self, away_since: &mut Option<Instant>) {
+        *away_since = match self.hub.is_here(self.host).await {
+            true => None,
+            false => away_since.or(Some(Instant::now())),
         };
-        if say.send((at, said)).is_err() {
+        let is_away = away_since.is_some_and(|since| since.elapsed() > PATIENCE_AWAY);
+        let is_deaf = self.killed.get().is_some_and(|killed| killed.elapsed() > PATIENCE_KILLED);
+        let reason = match (is_away, is_deaf) {
+            (true, _) => "the host has vanished",
+            (_, true) => "the host did not say that it ended its program",
+            _ => return,
+        };
+        // When it comes back, its program has nobody to report to.
+        self.send(libc::SIGKILL).await;
+        if let Err(error) = self.hub.give_up(self.host, self.order, reason).await {
+            tracing::error!("order {} of host {} is not given up: {error}", self.order, self.host);
+        }
+    }
+
+    async fn send(&self, signal: i32) {
+        if self.has_ended.load(Ordering::Relaxed) {
             return;
+        }
+        if let Err(error) = self.hub.order(self.host, Work::Signal { order: self.order, signal }).await {
+            tracing::warn!("a program at host {} is not signalled: {error}", self.host);
         }
     }
 }
@@ -382,29 +446,26 @@ fn instant(at: Duration) -> Instant {
     }
 }
 
-/// A program at a host.
+/// The handle of a program at a host.
 struct Remote {
-    hub: Arc<Hub>,
     runtime: Handle,
-    host: HostId,
-    order: u64,
+    of: Started,
 }
 
 impl Signal for Remote {
     fn send(&self, signal: i32) {
-        let (hub, host, order) = (Arc::clone(&self.hub), self.host, self.order);
+        if signal == libc::SIGKILL {
+            // Only the first time counts.
+            _ = self.of.killed.set(Instant::now());
+        }
+        let of = self.of.clone();
         // Whoever signals does not wait for a host far away.
-        self.runtime.spawn(async move {
-            if let Err(error) = hub.order(host, Work::Signal { order, signal }).await {
-                tracing::warn!("a program at host {host} is not signalled: {error}");
-            }
-        });
+        self.runtime.spawn(async move { of.send(signal).await });
     }
 }
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // A program that has ended takes no harm.
         self.send(libc::SIGTERM);
     }
 }
@@ -436,14 +497,13 @@ impl Recording for FleetRecording {
     fn stop(self: Box<Self>) -> Result<(), SampleError> {
         let hosts = std::mem::take(&mut *self.hosts.lock().unwrap_or_else(PoisonError::into_inner));
         let mut db = Db::open(&self.database)?;
-        let gathered = AtomicU64::new(0);
         let gather = async {
             for Sampled { host, order, .. } in &hosts {
                 if let Err(error) = self.hub.order(*host, Work::StopSampling { order: *order }).await {
                     tracing::warn!("host {host} is not told to end its sampling: {error}");
                 }
             }
-            futures_util::future::join_all(hosts.into_iter().map(|host| self.samples(host, &gathered))).await
+            futures_util::future::join_all(hosts.into_iter().map(|host| self.samples(host))).await
         };
         for samples in self.runtime.block_on(gather) {
             db.add_samples(&samples)?;
@@ -454,7 +514,7 @@ impl Recording for FleetRecording {
 
 impl FleetRecording {
     /// Waits for the samples of a host. One that does not give them has none, which its run shows.
-    async fn samples(&self, host: Sampled, gathered: &AtomicU64) -> Vec<Sample> {
+    async fn samples(&self, host: Sampled) -> Vec<Sample> {
         let Sampled { host, node, order, mut reports, label } = host;
         let Some(offset) = self.hub.offset(host) else { return Vec::new() };
         let mut samples = Vec::new();
@@ -473,7 +533,6 @@ impl FleetRecording {
             tracing::warn!("host {host} did not give its samples in time");
             _ = self.hub.give_up(host, order, "the samples did not come in time").await;
         }
-        gathered.fetch_add(samples.len() as u64, Ordering::Relaxed);
         samples
     }
 
