@@ -1,6 +1,7 @@
 //! `treecast bench`: goodput, beside what the machine can do and beside uftp. The measurements are in the crate
 //! bench.
 
+mod fleet;
 mod load;
 mod router;
 
@@ -61,6 +62,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Fleet(fleet::Args),
     Router(router::Args),
     Load(load::Args),
 }
@@ -83,13 +85,17 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Outcome {
+    // This one needs no network of its own.
+    if let Some(Command::Fleet(args)) = &args.command {
+        return fleet::run(args);
+    }
     if !user::is_root() {
         return Err("a bench makes network namespaces, which needs root: run it with sudo".into());
     }
     match &args.command {
         Some(Command::Router(args)) => return router::run(args),
         Some(Command::Load(args)) => return load::run(args),
-        None => {}
+        Some(Command::Fleet(_)) | None => {}
     }
     if !args.worker.is_empty() {
         treecast_bench::work(&args.worker)?;

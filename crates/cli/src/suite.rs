@@ -4,7 +4,8 @@
 use clap::Subcommand;
 
 use crate::{
-    Outcome, bench, doctor, fleet, lab, load, mast, mead, monitor, mroute, package_files, rib, router, sim, unicast,
+    Outcome, bench, doctor, fleet, lab, load, mast, mead, monitor, mroute, package_files, rib, router, sim,
+    unicast,
 };
 
 #[derive(Subcommand)]

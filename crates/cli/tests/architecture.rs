@@ -30,11 +30,12 @@ const MAY_USE: &[(&str, &str)] = &[
     ("feed", "proto measure"),
     ("lab", "wire host proto dataplane"),
     ("experiment", "wire host proto sim driver dataplane lab load mast measure"),
+    ("fleet", "host driver lab experiment measure"),
     ("bench", "wire host proto driver dataplane lab measure"),
     (
         "cli",
         "wire host proto driver treecast dataplane sim lab \
-         experiment bench load feed doctor beacon rib mast measure",
+         experiment fleet bench load feed doctor beacon rib mast measure",
     ),
 ];
 

@@ -26,6 +26,7 @@ mod feed;
 mod feed_folder;
 mod feed_ldm;
 mod feed_relay;
+mod fleet;
 mod flood;
 mod full_disk;
 mod hostile;

@@ -74,7 +74,11 @@ impl Client {
     ///
     /// # Errors
     /// If the manager is not reached, or refuses.
-    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
         self.json(Method::POST, path, Some(body)).await
     }
 
@@ -82,7 +86,11 @@ impl Client {
     ///
     /// # Errors
     /// If the manager is not reached, or refuses.
-    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+    pub async fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
         self.json(Method::PUT, path, Some(body)).await
     }
 

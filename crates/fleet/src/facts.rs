@@ -104,10 +104,13 @@ fn is_of_link(address: IpAddr) -> bool {
     }
 }
 
-fn interfaces() -> Vec<Interface> {
+/// Returns the interfaces that are up and have an address, but for the loopback.
+pub fn interfaces() -> Vec<Interface> {
     let all = interface::list().unwrap_or_default().into_iter();
     let is_useful = |found: &interface::Interface| {
-        found.is_up && !found.addresses.is_empty() && found.addresses.iter().all(|address| !address.is_loopback())
+        found.is_up
+            && !found.addresses.is_empty()
+            && found.addresses.iter().all(|address| !address.is_loopback())
     };
     all.filter(is_useful)
         .map(|found| Interface { name: found.name.clone(), addresses: found.addresses.clone() })
@@ -115,7 +118,7 @@ fn interfaces() -> Vec<Interface> {
 }
 
 /// Returns the interface that leads to an address, and otherwise the first.
-fn towards(manager: Option<IpAddr>, interfaces: &[Interface]) -> String {
+pub fn towards(manager: Option<IpAddr>, interfaces: &[Interface]) -> String {
     let source = manager.and_then(|manager| {
         let any = if manager.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any).ok()?;

@@ -23,6 +23,16 @@ pub mod selection;
 
 use std::{future::Future, io, time::Duration};
 
+/// Starts a task beside the one that [`run_until`] waits for.
+pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(task);
+}
+
+/// Waits for a time, inside of [`run_until`].
+pub async fn sleep(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
 /// Waits for a future on this thread, unless `stop` becomes true before. `None`: it did.
 ///
 /// # Errors

@@ -41,9 +41,19 @@ pub enum ToManager {
         answered_ns: u64,
         /// The time of day by the agent's clock, in nanoseconds since 1970.
         wall_ns: u64,
+        /// What the interface towards the manager has carried since the host started.
+        #[serde(default)]
+        carried: Carried,
     },
     /// The facts have changed.
     Facts(Box<Facts>),
+}
+
+/// The bytes that an interface has carried. Both are 0 where that is not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
 }
 
 /// A message to an agent.

@@ -57,7 +57,9 @@ impl Permits {
     fn needs(&self, is_permitted: bool, key: &str) -> Result<(), String> {
         match is_permitted {
             true => Ok(()),
-            false => Err(format!("this host does not permit it: set `{key} = true` below [may] in its agent.toml")),
+            false => {
+                Err(format!("this host does not permit it: set `{key} = true` below [may] in its agent.toml"))
+            }
         }
     }
 

@@ -55,7 +55,9 @@ pub enum SelectionError {
     Pattern { pattern: String, why: &'static str },
     #[error("the selection is nested more than {MAX_DEPTH} times")]
     TooDeep,
-    #[error("the selection has {0} letters, and may have {MAX_LEN}: save parts of it as groups (`treecast fleet groups add`)")]
+    #[error(
+        "the selection has {0} letters, and may have {MAX_LEN}: save parts of it as groups (`treecast fleet groups add`)"
+    )]
     TooLong(usize),
     #[error("there is no group {0}: `treecast fleet groups` lists them")]
     NoGroup(String),
@@ -144,9 +146,8 @@ fn compare(one: &str, other: &str) -> Option<std::cmp::Ordering> {
     if let (Some(one), Some(other)) = (number(one), number(other)) {
         return one.partial_cmp(&other);
     }
-    let version = |text: &str| -> Option<Vec<u64>> {
-        text.split(['.', '-']).map(|part| part.parse().ok()).collect()
-    };
+    let version =
+        |text: &str| -> Option<Vec<u64>> { text.split(['.', '-']).map(|part| part.parse().ok()).collect() };
     Some(version(one)?.cmp(&version(other)?))
 }
 
@@ -324,7 +325,7 @@ mod tests {
     const HOSTS: [Host; 4] = [
         Host("r1", &[("site", "kiel"), ("role", "router"), ("memory", "1000000000"), ("version", "0.9.12")]),
         Host("c1", &[("site", "kiel"), ("role", "client"), ("memory", "8000000000"), ("version", "0.10.0")]),
-        Host("c2", &[("site", "bonn"), ("role", "client"), ("memory", "4000000000")]),
+        Host("c2", &[("site", "bonn"), ("role", "client"), ("memory", "4294967296")]),
         Host("spare", &[]),
     ];
 

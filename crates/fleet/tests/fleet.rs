@@ -1,1 +1,6 @@
+//! A manager and agents in one process, with real connections between them.
 
+mod faults;
+mod hosts;
+mod people;
+mod support;

@@ -1,10 +1,6 @@
 //! `treecast fleet ask`.
 
-use std::{
-    process::ExitCode,
-    thread,
-    time::Duration,
-};
+use std::{process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
 use treecast_fleet::client::Client;

@@ -10,6 +10,7 @@ use treecast_fleet::{
 };
 use treecast_host::stop::Stop;
 
+use super::trial::Trial;
 use crate::Outcome;
 
 /// Manage a fleet of hosts: see them, run experiments on them, and ask them things
@@ -33,6 +34,9 @@ pub struct Args {
     /// How many hosts may join within an hour by the line that is printed
     #[arg(long, value_name = "N", default_value_t = 10)]
     uses: u32,
+    /// Build a lab of twelve hosts with agents on this machine, and manage that: needs root, and is taken down at the end
+    #[arg(long = "try", conflicts_with_all = ["listen", "address", "state", "uses"])]
+    is_trial: bool,
     /// Print one JSON event a line
     #[arg(long)]
     json: bool,
@@ -41,9 +45,17 @@ pub struct Args {
 pub fn run(args: Args) -> Outcome {
     let console = args.console.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], CONSOLE_PORT)));
     if !console.ip().is_loopback() {
-        tracing::warn!("the console at {console} is not encrypted: whoever sees the packets sees what is done there");
+        tracing::warn!(
+            "the console at {console} is not encrypted: whoever sees the packets sees what is done there"
+        );
     }
-    let state = args.state.unwrap_or_else(|| super::state("manager"));
+    let stop = Stop::on_signals()?;
+    let mut trial = args.is_trial.then(Trial::build).transpose()?;
+    let listener = trial.as_ref().map(Trial::listen).transpose()?;
+    let state = match &trial {
+        Some(trial) => trial.folder().join("manager"),
+        None => args.state.unwrap_or_else(|| super::state("manager")),
+    };
     let options = Options {
         agents: args.listen.unwrap_or_else(|| SocketAddr::from(([0; 8], AGENT_PORT))),
         console,
@@ -52,15 +64,21 @@ pub fn run(args: Args) -> Outcome {
         version: env!("CARGO_PKG_VERSION").into(),
         state: state.clone(),
     };
-    let stop = Stop::on_signals()?;
-    let (uses, is_json) = (args.uses, args.json);
+    let (uses, is_json) = (if trial.is_some() { 1_000 } else { args.uses }, args.json);
     let serve = async {
-        let manager = Manager::start(options).await?;
+        let manager = Manager::start(options, listener).await?;
         let wanted = json!({ "uses": uses, "lasts": "1h" });
         let made: serde_json::Value = Client::of_state(&state)?.post("/api/codes", &wanted).await?;
         let code = super::text(&made, "code");
         if is_json {
-            say!("{}", json!({ "event": "ready", "open": manager.login, "code": code, "agents": manager.agents }));
+            say!(
+                "{}",
+                json!({ "event": "ready", "open": manager.login, "code": code, "agents": manager.agents })
+            );
+        } else if let Some(trial) = &mut trial {
+            trial.start_agents(code)?;
+            say!("Open this in a browser on this host; it works once:\n  {}", manager.login);
+            say!("Commands for this fleet begin with:\n  treecast fleet --manager-state {}", state.display());
         } else {
             say!("Open this in a browser on this host; it works once:\n  {}", manager.login);
             say!("Run this on up to {uses} other hosts within an hour:\n  treecast agent --join {code}");

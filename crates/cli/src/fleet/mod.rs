@@ -4,12 +4,16 @@ mod agent;
 mod asked;
 mod manager;
 mod run;
+mod trial;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use treecast_fleet::{client::{Client, ClientError, escaped}, run_until};
+use treecast_fleet::{
+    client::{Client, ClientError, escaped},
+    run_until,
+};
 use treecast_host::user;
 
 pub use agent::{Args as AgentArgs, run as run_agent};
@@ -253,13 +257,15 @@ fn items(value: &Value) -> &[Value] {
 }
 
 fn print_hosts(hosts: &Value) {
-    let mut rows = vec![["HOST", "STATE", "ADDRESS", "SYSTEM", "TREECAST", "CLOCK", "TAGS"].map(str::to_owned).to_vec()];
+    let mut rows =
+        vec![["HOST", "STATE", "ADDRESS", "SYSTEM", "TREECAST", "CLOCK", "TAGS"].map(str::to_owned).to_vec()];
     for host in items(hosts) {
         let facts = &host["facts"];
         let interface = items(&facts["interfaces"]).iter().find(|of| of["name"] == facts["interface"]);
         let address = interface.and_then(|of| items(&of["addresses"]).first()).and_then(Value::as_str);
         let tags = host["tags"].as_object().into_iter().flatten();
-        let tags: Vec<String> = tags.map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default())).collect();
+        let tags: Vec<String> =
+            tags.map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default())).collect();
         let clock = host["clock"].as_object().map(|clock| {
             let of = |key: &str| clock[key].as_f64().unwrap_or_default();
             format!("{:+.1} ms", of("ahead_ms"))
@@ -291,7 +297,8 @@ fn print_groups(groups: &Value) {
 fn print_audit(log: &Value) {
     for entry in items(log).iter().rev() {
         let at = entry["at_ms"].as_u64().unwrap_or_default() / 1000;
-        let at = treecast_host::clock::WallTime::local(at).map_or_else(|| at.to_string(), |time| time.to_string());
+        let at =
+            treecast_host::clock::WallTime::local(at).map_or_else(|| at.to_string(), |time| time.to_string());
         let refused = if entry["is_refused"] == true { "  REFUSED" } else { "" };
         say!("{at}  {}  {}  {}{refused}", text(entry, "who"), text(entry, "what"), text(entry, "about"));
     }

@@ -60,10 +60,13 @@ impl AtFleet<'_> {
             thread::sleep(LOOK);
         };
         let Some(results) = run.get("results").filter(|results| results.is_object()) else {
-            return Err(format!("run {}: {}", run["id"], run["reason"].as_str().unwrap_or("it was aborted")).into());
+            return Err(
+                format!("run {}: {}", run["id"], run["reason"].as_str().unwrap_or("it was aborted")).into()
+            );
         };
         let bytes = super::wait(client.bytes_of(&format!("{path}/results")))?;
-        fs::write(database, bytes).map_err(|error| format!("cannot write {}: {error}", database.display()))?;
+        fs::write(database, bytes)
+            .map_err(|error| format!("cannot write {}: {error}", database.display()))?;
         Ok(serde_json::from_value(results.clone())?)
     }
 }
@@ -74,7 +77,9 @@ fn show(event: &Value, json: bool) {
     }
     let run = text(event, "run");
     match text(event, "event") {
-        "planned" => items(&event["left_out"]).iter().for_each(|line| remark!("left out: {}", line.as_str().unwrap_or_default())),
+        "planned" => items(&event["left_out"])
+            .iter()
+            .for_each(|line| remark!("left out: {}", line.as_str().unwrap_or_default())),
         "started" => remark!("{run}: run {} of {}", event["number"], event["of"]),
         "finished" => match event["refused"].as_str() {
             Some(reason) => remark!("{run}: refused: {reason}"),

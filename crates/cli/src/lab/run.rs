@@ -161,7 +161,9 @@ fn over_fleet(args: &Common, select: &str, way: &fleet::Way) -> Outcome {
         return show_plan(&fleet.plan()?, args.json);
     }
     if args.append {
-        return Err("--append: results of a fleet are not added to others; name another folder with --out".into());
+        return Err(
+            "--append: results of a fleet are not added to others; name another folder with --out".into()
+        );
     }
     let _claim = claim(&out)?;
     let database = prepare(&out, false)?;

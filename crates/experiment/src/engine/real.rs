@@ -96,7 +96,12 @@ impl<R: Real> Place for R {
 }
 
 /// Makes the runs of one network.
-fn play_network(place: &impl Real, runner: &mut Runner, index: usize, runs: &[&Planned]) -> Result<(), Error> {
+fn play_network(
+    place: &impl Real,
+    runner: &mut Runner,
+    index: usize,
+    runs: &[&Planned],
+) -> Result<(), Error> {
     let order = runner.book.order;
     let network = &order.experiment.networks[index];
     let understood = &runner.book.plan.networks[index];

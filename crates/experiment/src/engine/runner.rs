@@ -50,7 +50,12 @@ pub struct Begun {
 }
 
 impl<'r, 'b> Runner<'r, 'b> {
-    pub fn new(book: &'r mut Book<'b>, stop: Stop<'r>, store: Arc<Store>, quiet: (Baseline, Duration)) -> Self {
+    pub fn new(
+        book: &'r mut Book<'b>,
+        stop: Stop<'r>,
+        store: Arc<Store>,
+        quiet: (Baseline, Duration),
+    ) -> Self {
         Self { book, stop, store, quiet, cargo: None, ssh: None }
     }
 

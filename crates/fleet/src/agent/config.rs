@@ -33,7 +33,13 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { name: None, proxy: None, spool: Size(64 << 20), may: Permits::default(), tags: BTreeMap::new() }
+        Self {
+            name: None,
+            proxy: None,
+            spool: Size(64 << 20),
+            may: Permits::default(),
+            tags: BTreeMap::new(),
+        }
     }
 }
 
@@ -54,8 +60,9 @@ impl Config {
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
         let path = file.unwrap_or(Path::new(DEFAULT_FILE));
         match text::read(path, MAX_FILE_LEN) {
-            Ok(text) => Self::parse(&text)
-                .map_err(|what| ConfigError::Invalid { path: path.to_owned(), what }),
+            Ok(text) => {
+                Self::parse(&text).map_err(|what| ConfigError::Invalid { path: path.to_owned(), what })
+            }
             Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(source) => Err(ConfigError::Read { path: path.to_owned(), source }),
         }
@@ -76,7 +83,10 @@ impl Config {
             return Err("spool: at least 1M, so that results have room".into());
         }
         if config.proxy.as_ref().is_some_and(|proxy| !proxy.starts_with("http://")) {
-            return Err("proxy: write http://HOST:PORT; the connection is encrypted to the manager all the same".into());
+            return Err(
+                "proxy: write http://HOST:PORT; the connection is encrypted to the manager all the same"
+                    .into(),
+            );
         }
         Ok(config)
     }
@@ -104,7 +114,8 @@ pub fn check_name(name: &str) -> Result<(), String> {
 /// # Errors
 /// The reason.
 pub fn check_tag(name: &str, value: &str) -> Result<(), String> {
-    check_name(name).map_err(|_| format!("{name:?} is no name for a tag: take letters, digits, dots, - and _"))?;
+    check_name(name)
+        .map_err(|_| format!("{name:?} is no name for a tag: take letters, digits, dots, - and _"))?;
     let is_value = value.len() <= MAX_NAME_LEN && !value.contains(['"', '\n', '\r']);
     match is_value {
         true => Ok(()),
@@ -123,7 +134,7 @@ mod tests {
         let text = "name = \"kiel-1\"\nspool = \"8M\"\n[may]\nrun_commands = true\n[tags]\nsite = \"kiel\"\n";
         let config = Config::parse(text).unwrap();
         assert!(config.may.run_commands && config.may.measure);
-        assert_eq!((config.tags["site"].as_str(), config.spool.0), ("kiel", 8_000_000));
+        assert_eq!((config.tags["site"].as_str(), config.spool.0), ("kiel", 8 << 20));
         assert!(!Config::parse("").unwrap().may.run_commands);
     }
 

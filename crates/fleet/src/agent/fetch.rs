@@ -51,8 +51,10 @@ impl Fetcher {
         let (mut sender, driver) =
             http1::handshake(TokioIo::new(connection.stream)).await.map_err(io::Error::other)?;
         let driver = tokio::spawn(driver);
-        let request = Request::get(format!("/blobs/{blob}")).header("host", "manager").body(Empty::<Bytes>::new());
-        let response = sender.send_request(request.map_err(io::Error::other)?).await.map_err(io::Error::other)?;
+        let request =
+            Request::get(format!("/blobs/{blob}")).header("host", "manager").body(Empty::<Bytes>::new());
+        let response =
+            sender.send_request(request.map_err(io::Error::other)?).await.map_err(io::Error::other)?;
         if !response.status().is_success() {
             return Err(io::Error::other(format!("the manager answers {}", response.status())));
         }

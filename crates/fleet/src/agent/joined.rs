@@ -29,7 +29,9 @@ pub struct Joined {
 /// The reason why an agent does not know its manager.
 #[derive(Debug, Error)]
 pub enum JoinError {
-    #[error("this host has joined no fleet: run `treecast agent --join CODE` with a code that `treecast fleet code` prints")]
+    #[error(
+        "this host has joined no fleet: run `treecast agent --join CODE` with a code that `treecast fleet code` prints"
+    )]
     Never,
     #[error(
         "this host has joined the fleet of another manager ({manager}): leave that with `treecast agent --leave` first"

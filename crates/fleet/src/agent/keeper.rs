@@ -74,7 +74,8 @@ pub fn run(kept: &Kept, errors: &Path) -> io::Result<()> {
     let (handle, _, pid) = match started {
         Ok(started) => started,
         Err(error) => {
-            let reason = format!("{} cannot be started: {error}", kept.words.first().map_or("", String::as_str));
+            let reason =
+                format!("{} cannot be started: {error}", kept.words.first().map_or("", String::as_str));
             return tell(clock::monotonic(), None, What::Failed { reason });
         }
     };

@@ -134,7 +134,9 @@ pub fn leave(state: &Path) -> Result<(), AgentError> {
     for name in ["spool.sqlite", "spool.sqlite-wal", "spool.sqlite-shm"] {
         let path = state.join(name);
         match std::fs::remove_file(&path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(AgentError::Folder { path, source }),
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(AgentError::Folder { path, source });
+            }
             _ => {}
         }
     }

@@ -8,7 +8,7 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::{
     WebSocketStream, client_async_with_config,
-    tungstenite::{Message, protocol::WebSocketConfig},
+    tungstenite::{self, Message, protocol::WebSocketConfig},
 };
 use treecast_host::clock;
 
@@ -19,7 +19,9 @@ use super::{
     spool::SpoolError,
     worker::Worker,
 };
-use crate::message::{Hello, MAX_MESSAGE_LEN, PROTOCOL, ToAgent, ToManager, Welcome, nanoseconds, read, text_of};
+use crate::message::{
+    Hello, MAX_MESSAGE_LEN, PROTOCOL, ToAgent, ToManager, Welcome, nanoseconds, read, text_of,
+};
 
 /// The longest silence of the manager, which asks for the time more often.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -58,7 +60,7 @@ impl Session<'_> {
         let limits = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE_LEN));
         let opened = client_async_with_config("ws://manager/agent", connection.stream, Some(limits));
         let opened = timeout(SILENCE, opened).await.map_err(|_| lost("the manager does not answer"))?;
-        let (mut socket, _) = opened.map_err(lost)?;
+        let (mut socket, _) = opened.map_err(cut)?;
         let welcome = self.greet(&mut socket).await?;
         let address = connection.peer.map_or_else(String::new, |peer| peer.to_string());
         (self.tell)(Event::Connected { name: &welcome.name, address });
@@ -106,9 +108,9 @@ impl Session<'_> {
         loop {
             for report in self.worker.spool.after(sent, BATCH)? {
                 sent = report.number;
-                socket.feed(Message::text(text_of(&ToManager::Report(report)))).await.map_err(lost)?;
+                socket.feed(Message::text(text_of(&ToManager::Report(report)))).await.map_err(cut)?;
             }
-            socket.flush().await.map_err(lost)?;
+            socket.flush().await.map_err(cut)?;
             if self.worker.spool.last_report()? > sent {
                 continue;
             }
@@ -130,6 +132,7 @@ impl Session<'_> {
                     heard_ns: nanoseconds(heard),
                     answered_ns: nanoseconds(clock::monotonic()),
                     wall_ns: nanoseconds(clock::since_1970()),
+                    carried: self.worker.carried(),
                 };
                 send(socket, &pong).await?;
             }
@@ -141,7 +144,7 @@ impl Session<'_> {
 }
 
 async fn send(socket: &mut Socket, message: &ToManager) -> Result<(), SessionError> {
-    socket.send(Message::text(text_of(message))).await.map_err(lost)
+    socket.send(Message::text(text_of(message))).await.map_err(cut)
 }
 
 /// Waits for the manager's next message. What later versions say and this one does not know is an error: both sides have named their
@@ -153,8 +156,16 @@ async fn next(socket: &mut Socket) -> Result<ToAgent, SessionError> {
             Some(Ok(Message::Text(text))) => return read(&text).map_err(lost),
             Some(Ok(Message::Close(_))) | None => return Err(lost("the manager has closed the connection")),
             Some(Ok(_)) => {}
-            Some(Err(error)) => return Err(lost(error)),
+            Some(Err(error)) => return Err(cut(error)),
         }
+    }
+}
+
+/// Says what ended a connection.
+fn cut(error: tungstenite::Error) -> SessionError {
+    match error {
+        tungstenite::Error::Io(error) => lost(format!("the connection was cut ({})", error.kind())),
+        error => lost(error),
     }
 }
 

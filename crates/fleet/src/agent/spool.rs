@@ -57,7 +57,8 @@ impl Spool {
         let connection = Connection::open(path).map_err(failed)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
-        let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+        let version: i64 =
+            connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
         if version > VERSION {
             return Err(SpoolError::Newer { path: path.to_owned() });
         }
@@ -122,8 +123,9 @@ impl Spool {
         let mut state = self.lock();
         let keep = || -> rusqlite::Result<()> {
             let transaction = state.transaction()?;
-            let waiting: i64 = transaction
-                .query_row("SELECT coalesce(sum(length(what)), 0) FROM reports", [], |row| row.get(0))?;
+            let waiting: i64 =
+                transaction
+                    .query_row("SELECT coalesce(sum(length(what)), 0) FROM reports", [], |row| row.get(0))?;
             let mut room = i64::try_from(self.limit_bytes).unwrap_or(i64::MAX) - waiting;
             let mut number = meta(&transaction, "last_report")?;
             let is_over = reports.iter().any(|(_, what)| what.is_last());
@@ -136,7 +138,8 @@ impl Spool {
             }
             set_meta(&transaction, "last_report", number)?;
             if let Some(read_bytes) = read_bytes {
-                transaction.execute("UPDATE orders SET read_bytes = ?2 WHERE number = ?1", [order, read_bytes])?;
+                transaction
+                    .execute("UPDATE orders SET read_bytes = ?2 WHERE number = ?1", [order, read_bytes])?;
             }
             if is_over {
                 transaction.execute("DELETE FROM orders WHERE number = ?1", [order])?;
@@ -322,7 +325,8 @@ mod tests {
         let (_folder, spool) = spool("reports", 1 << 20);
         spool.report(7, vec![(1, line("a")), (2, line("b"))], Some(9)).unwrap();
         spool.report(8, vec![(3, line("c"))], None).unwrap();
-        let numbers = |after| -> Vec<u64> { spool.after(after, 2).unwrap().iter().map(|one| one.number).collect() };
+        let numbers =
+            |after| -> Vec<u64> { spool.after(after, 2).unwrap().iter().map(|one| one.number).collect() };
         assert_eq!(numbers(0), [1, 2]);
         spool.committed(2).unwrap();
         assert_eq!((numbers(0), spool.last_report().unwrap()), (vec![3], 3));

@@ -16,7 +16,7 @@ use std::{
 
 use serde_json::json;
 use tokio::sync::Notify;
-use treecast_host::{clock, process};
+use treecast_host::{clock, netlink::Netlink, process};
 use treecast_measure::sample::{NodeSampler, NodeSource};
 
 use super::{
@@ -26,8 +26,8 @@ use super::{
     spool::{Spool, SpoolError, Unfinished},
 };
 use crate::{
-    facts::Facts,
-    message::{Order, Program, Sample, Start, What, Work, nanoseconds, read, text_of},
+    facts::{Facts, interfaces, towards},
+    message::{Carried, Order, Program, Sample, Start, What, Work, nanoseconds, read, text_of},
 };
 
 /// The time between two looks into the file of a keeper.
@@ -70,10 +70,15 @@ impl Worker {
     pub fn resume(self: &Arc<Self>) -> Result<(), SpoolError> {
         for Unfinished { order, read_bytes } in self.spool.unfinished()? {
             match (&order.work, read_bytes) {
-                (Work::Start(start), Some(read_bytes)) => self.follow(order.number, start.clone(), read_bytes),
+                (Work::Start(start), Some(read_bytes)) => {
+                    self.follow(order.number, start.clone(), read_bytes)
+                }
                 (_, None) => self.carry_out(order),
                 (_, Some(_)) => {
-                    self.fail(order.number, "the agent was started again meanwhile, and it is not known what came of it");
+                    self.fail(
+                        order.number,
+                        "the agent was started again meanwhile, and it is not known what came of it",
+                    );
                 }
             }
         }
@@ -123,7 +128,9 @@ impl Worker {
                 let is_bound = treecast_experiment::site::is_bound(&transport, port);
                 self.done(number, json!(is_bound));
             }
-            Work::Sample { every_ms } => self.sample(number, Duration::from_millis(every_ms.clamp(10, 60_000))),
+            Work::Sample { every_ms } => {
+                self.sample(number, Duration::from_millis(every_ms.clamp(10, 60_000)))
+            }
             Work::StopSampling { order } => self.stop_sampling(number, order),
         }
     }
@@ -132,6 +139,21 @@ impl Worker {
     pub fn facts(&self) -> Facts {
         let manager = self.fetcher.manager();
         Facts::gather(&self.options.state, &self.options.version, manager)
+    }
+
+    /// Returns what the interface towards the manager has carried.
+    pub fn carried(&self) -> Carried {
+        let read = || {
+            let name = towards(self.fetcher.manager(), &interfaces());
+            let index = treecast_host::interface::index_of(&name)?;
+            let mut counters = Vec::new();
+            Netlink::open()?.counters(&mut counters)?;
+            let own = counters.into_iter().find(|of| of.index == index);
+            Ok::<_, io::Error>(
+                own.map(|of| Carried { received_bytes: of.values[0], sent_bytes: of.values[3] }),
+            )
+        };
+        read().ok().flatten().unwrap_or_default()
     }
 
     fn folder(&self, name: &str) -> io::Result<PathBuf> {
@@ -225,7 +247,8 @@ impl Worker {
             }
             if whole == 0 && !is_alive {
                 let complaints = fs::read_to_string(self.kept_folder(number).join(COMPLAINTS));
-                let last = complaints.unwrap_or_default().lines().last().unwrap_or("it said nothing").to_owned();
+                let last =
+                    complaints.unwrap_or_default().lines().last().unwrap_or("it said nothing").to_owned();
                 return Err(io::Error::other(format!("its keeper has ended before it: {last}")));
             }
             if read_bytes == 0 && clock::monotonic() > latest {
@@ -332,7 +355,10 @@ fn sample_until(mut sampler: NodeSampler, every: Duration, is_over: &AtomicBool)
             series.entry(reading.name).or_default().push((at_ns, reading.value));
         });
         if is_last {
-            let sample = |(name, points): (treecast_measure::series::Name, _)| Sample { series: name.to_string(), points };
+            let sample = |(name, points): (treecast_measure::series::Name, _)| Sample {
+                series: name.to_string(),
+                points,
+            };
             return series.into_iter().map(sample).collect();
         }
         let next = clock::monotonic() + every;

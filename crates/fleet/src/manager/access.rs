@@ -51,7 +51,9 @@ impl FromStr for Role {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|role| role.word() == text);
-        found.ok_or_else(|| format!("{text:?} is no role: take viewer, operator, release-manager or administrator"))
+        found.ok_or_else(|| {
+            format!("{text:?} is no role: take viewer, operator, release-manager or administrator")
+        })
     }
 }
 
@@ -83,7 +85,8 @@ fn fingerprint(secret: &str) -> String {
 /// If it cannot be kept.
 pub async fn make_token(store: &Store, name: &str, role: Role) -> Result<String, StoreError> {
     let secret = draw().map_err(|error| StoreError::Failed(error.to_string()))?;
-    let (fingerprint, name, role, now_ms) = (fingerprint(&secret), name.to_owned(), role.to_string(), now_ms());
+    let (fingerprint, name, role, now_ms) =
+        (fingerprint(&secret), name.to_owned(), role.to_string(), now_ms());
     let insert = "INSERT INTO tokens (fingerprint, name, role, made) VALUES (?1, ?2, ?3, ?4)
                   ON CONFLICT (name) DO UPDATE SET fingerprint = ?1, role = ?3, made = ?4";
     store.with(move |of| of.execute(insert, params![fingerprint, name, role, now_ms])).await?;
@@ -132,7 +135,10 @@ pub async fn log_in(store: &Store, caller: &Caller) -> Result<String, StoreError
 /// If the database fails.
 pub async fn log_out(store: &Store, secret: &str) -> Result<(), StoreError> {
     let fingerprint = fingerprint(secret);
-    store.with(move |of| of.execute("DELETE FROM logins WHERE fingerprint = ?1", [fingerprint])).await.map(drop)
+    store
+        .with(move |of| of.execute("DELETE FROM logins WHERE fingerprint = ?1", [fingerprint]))
+        .await
+        .map(drop)
 }
 
 /// Returns whose login this is.
@@ -140,10 +146,15 @@ pub async fn log_out(store: &Store, secret: &str) -> Result<(), StoreError> {
 /// # Errors
 /// If the database fails.
 pub async fn caller_of_login(store: &Store, secret: &str) -> Result<Option<Caller>, StoreError> {
-    caller(store, "SELECT name, role FROM logins WHERE fingerprint = ?1 AND ends > ?2", fingerprint(secret)).await
+    caller(store, "SELECT name, role FROM logins WHERE fingerprint = ?1 AND ends > ?2", fingerprint(secret))
+        .await
 }
 
-async fn caller(store: &Store, query: &'static str, fingerprint: String) -> Result<Option<Caller>, StoreError> {
+async fn caller(
+    store: &Store,
+    query: &'static str,
+    fingerprint: String,
+) -> Result<Option<Caller>, StoreError> {
     let now_ms = now_ms();
     let row: Option<(String, String)> = store
         .with(move |of| {

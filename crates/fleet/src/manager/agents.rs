@@ -90,7 +90,11 @@ async fn connection(
     served.await.map_err(io::Error::other)
 }
 
-async fn agent(State(hub): State<Arc<Hub>>, Extension(key): Extension<PublicKey>, upgrade: WebSocketUpgrade) -> Response {
+async fn agent(
+    State(hub): State<Arc<Hub>>,
+    Extension(key): Extension<PublicKey>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
     upgrade.max_message_size(MAX_MESSAGE_LEN).on_upgrade(move |socket| speak(socket, hub, key))
 }
 
@@ -133,6 +137,7 @@ async fn speak(socket: WebSocket, hub: Arc<Hub>, key: PublicKey) {
     let hear = hear(&hub, host, &mut from_agent, &acknowledge);
     tokio::select! {
         () = write => {}
+        () = hub.ended() => {}
         ended = hear => if let Err(reason) = ended {
             tracing::info!("the connection of host {host} has ended: {reason}");
         },
@@ -169,10 +174,15 @@ async fn hear(
 async fn note(hub: &Hub, host: HostId, message: ToManager, reports: &mut Vec<Report>) -> Result<(), String> {
     match message {
         ToManager::Report(report) => reports.push(report),
-        ToManager::Pong { asked_ns, heard_ns, answered_ns, wall_ns } => {
+        ToManager::Pong { asked_ns, heard_ns, answered_ns, wall_ns, carried } => {
             let [asked, heard, answered, wall] =
                 [asked_ns, heard_ns, answered_ns, wall_ns].map(Duration::from_nanos);
-            hub.note_pong(host, &Exchange { asked, heard, answered, came: clock::monotonic() }, wall);
+            hub.note_pong(
+                host,
+                &Exchange { asked, heard, answered, came: clock::monotonic() },
+                wall,
+                carried,
+            );
         }
         ToManager::Facts(facts) => hub.note_facts(host, *facts).await.map_err(|error| error.to_string())?,
         ToManager::Hello(_) => return Err("it greets twice".into()),

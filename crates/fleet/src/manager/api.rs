@@ -110,6 +110,7 @@ impl Api {
             .route("/api/logout", post(log_out))
             .route("/api/links", post(make_link))
             .route("/api/me", get(me))
+            .route("/api/count", get(count))
             .route("/api/hosts", get(hosts))
             .route("/api/hosts/{name}", get(host).delete(forget))
             .route("/api/hosts/{name}/tags", put(set_tags))
@@ -119,6 +120,7 @@ impl Api {
             .route("/api/tokens/{name}", post(make_token).delete(end_token))
             .route("/api/asks", post(ask))
             .route("/api/asks/{id}", get(answers))
+            .route("/api/asks/{id}/times", get(times))
             .route("/api/runs", get(runs).post(start_run))
             .route("/api/runs/plan", post(plan_run))
             .route("/api/runs/{id}", get(run))
@@ -196,7 +198,10 @@ struct Token {
 }
 
 /// Logs in by a token, for the page that asks for one.
-async fn log_in_with_token(State(api): State<Api>, Json(Token { token }): Json<Token>) -> Result<Response, Denied> {
+async fn log_in_with_token(
+    State(api): State<Api>,
+    Json(Token { token }): Json<Token>,
+) -> Result<Response, Denied> {
     let Some(caller) = access::caller_of_token(&api.0.hub.store, &token).await? else {
         api.0.hub.audit("somebody", "log in", "with a token that is none", true).await?;
         return Err(Denied::Unknown);
@@ -248,12 +253,23 @@ async fn hosts(State(api): State<Api>, _: Caller, Query(which): Query<Which>) ->
     Ok(Json(api.0.hub.select(&which.select).await?))
 }
 
+/// How many hosts there are, and how many are here.
+async fn count(State(api): State<Api>, _: Caller) -> Answered<serde_json::Value> {
+    let hosts = api.0.hub.hosts().await?;
+    let here = hosts.iter().filter(|host| host.is_here).count();
+    Ok(Json(serde_json::json!({ "hosts": hosts.len(), "here": here })))
+}
+
 async fn host(State(api): State<Api>, _: Caller, Path(name): Path<String>) -> Answered<Host> {
     Ok(Json(api.0.hub.host(&name).await?))
 }
 
 /// Removes a host: its key is not known any more.
-async fn forget(State(api): State<Api>, caller: Caller, Path(name): Path<String>) -> Result<StatusCode, Denied> {
+async fn forget(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Denied> {
     api.permit(&caller, Role::Administrator, "forget a host", &name).await?;
     let host = api.0.hub.host(&name).await?;
     api.0.hub.forget(host.id).await?;
@@ -309,7 +325,11 @@ async fn save_group(
     Ok(Json(Group { name, selection: selection.to_string(), hosts: saved }))
 }
 
-async fn remove_group(State(api): State<Api>, caller: Caller, Path(name): Path<String>) -> Result<StatusCode, Denied> {
+async fn remove_group(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Denied> {
     api.permit(&caller, Role::Operator, "remove a group", &name).await?;
     match api.0.hub.remove_group(&name).await? {
         true => Ok(StatusCode::NO_CONTENT),
@@ -344,10 +364,15 @@ pub struct MadeCode {
     pub ends_ms: u64,
 }
 
-async fn make_code(State(api): State<Api>, caller: Caller, Json(wanted): Json<NewCode>) -> Answered<MadeCode> {
+async fn make_code(
+    State(api): State<Api>,
+    caller: Caller,
+    Json(wanted): Json<NewCode>,
+) -> Answered<MadeCode> {
     api.permit(&caller, Role::Administrator, "make a code", &format!("{} uses", wanted.uses)).await?;
     let range = Duration::from_secs(1)..=Duration::from_secs(366 * 24 * 3600);
-    let lasts = quantity::time(&wanted.lasts, range).map_err(|error| Denied::Bad(format!("lasts: {error}")))?;
+    let lasts =
+        quantity::time(&wanted.lasts, range).map_err(|error| Denied::Bad(format!("lasts: {error}")))?;
     if !(1..=100_000).contains(&wanted.uses) {
         return Err(Denied::Bad("uses: from 1 to 100,000 hosts may join with one code".into()));
     }
@@ -380,7 +405,11 @@ async fn make_token(
     Ok(Json(serde_json::json!({ "name": name, "role": role, "token": token })))
 }
 
-async fn end_token(State(api): State<Api>, caller: Caller, Path(name): Path<String>) -> Result<StatusCode, Denied> {
+async fn end_token(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Denied> {
     api.permit(&caller, Role::Administrator, "end a token", &name).await?;
     match access::end_token(&api.0.hub.store, &name).await? {
         true => Ok(StatusCode::NO_CONTENT),
@@ -415,7 +444,8 @@ async fn ask(State(api): State<Api>, caller: Caller, Json(question): Json<Questi
     let about = format!("{}: {}", question.select, question.command.join(" "));
     api.permit(&caller, Role::Operator, "ask hosts", &about).await?;
     let range = Duration::from_millis(1)..=Duration::from_secs(7 * 24 * 3600);
-    let limit = quantity::time(&question.limit, range).map_err(|error| Denied::Bad(format!("limit: {error}")))?;
+    let limit =
+        quantity::time(&question.limit, range).map_err(|error| Denied::Bad(format!("limit: {error}")))?;
     let hosts = api.0.hub.select(&question.select).await?;
     if hosts.is_empty() {
         return Err(Denied::Bad(format!("no host is selected by `{}`", question.select)));
@@ -439,6 +469,12 @@ async fn answers(State(api): State<Api>, _: Caller, Path(id): Path<i64>) -> Answ
     answers.map(Json).ok_or_else(|| Denied::Missing(format!("there is no question {id}")))
 }
 
+/// How long hosts took to answer a question, without the answers.
+async fn times(State(api): State<Api>, _: Caller, Path(id): Path<i64>) -> Answered<serde_json::Value> {
+    let (answered, open) = asks::times(&api.0.hub, id).await?;
+    Ok(Json(serde_json::json!({ "answered_ms": answered, "open": open })))
+}
+
 async fn runs(State(api): State<Api>, _: Caller) -> Answered<Vec<Run>> {
     Ok(Json(api.0.runs.all().await?))
 }
@@ -453,7 +489,8 @@ async fn plan_run(State(api): State<Api>, _: Caller, Json(run): Json<NewRun>) ->
 }
 
 async fn start_run(State(api): State<Api>, caller: Caller, Json(run): Json<NewRun>) -> Answered<Run> {
-    api.permit(&caller, Role::Operator, "run an experiment", &format!("{} at {}", run.name, run.select)).await?;
+    api.permit(&caller, Role::Operator, "run an experiment", &format!("{} at {}", run.name, run.select))
+        .await?;
     Ok(Json(api.0.runs.order(&caller.name, run).await?))
 }
 
@@ -492,7 +529,11 @@ fn a_hundred() -> u32 {
     100
 }
 
-async fn audit(State(api): State<Api>, _: Caller, Query(Latest { latest }): Query<Latest>) -> Answered<Vec<Entry>> {
+async fn audit(
+    State(api): State<Api>,
+    _: Caller,
+    Query(Latest { latest }): Query<Latest>,
+) -> Answered<Vec<Entry>> {
     let query = "SELECT at, who, what, about, is_refused FROM audit ORDER BY id DESC LIMIT ?1";
     let entry = |row: &rusqlite::Row| {
         Ok(Entry {
@@ -538,8 +579,12 @@ async fn changes(
 impl IntoResponse for Denied {
     fn into_response(self) -> Response {
         let (status, error) = match self {
-            Self::Unknown => (StatusCode::UNAUTHORIZED, "log in first: the token or login is not known here".into()),
-            Self::Role(least) => (StatusCode::FORBIDDEN, format!("this needs the role {least} or a higher one")),
+            Self::Unknown => {
+                (StatusCode::UNAUTHORIZED, "log in first: the token or login is not known here".into())
+            }
+            Self::Role(least) => {
+                (StatusCode::FORBIDDEN, format!("this needs the role {least} or a higher one"))
+            }
             Self::Foreign => (StatusCode::FORBIDDEN, "the header x-treecast is missing".into()),
             Self::Bad(what) => (StatusCode::BAD_REQUEST, what),
             Self::Missing(what) => (StatusCode::NOT_FOUND, what),

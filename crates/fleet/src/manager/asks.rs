@@ -35,7 +35,13 @@ pub struct Answer {
 ///
 /// # Errors
 /// If the database fails.
-pub async fn ask(hub: &Hub, who: &str, selection: &str, hosts: &[Host], work: &Work) -> Result<i64, HubError> {
+pub async fn ask(
+    hub: &Hub,
+    who: &str,
+    selection: &str,
+    hosts: &[Host],
+    work: &Work,
+) -> Result<i64, HubError> {
     let (who, selection, text, now_ms) = (who.to_owned(), selection.to_owned(), text_of(work), now_ms());
     let ask = hub
         .store
@@ -87,7 +93,8 @@ pub async fn answers(hub: &Hub, ask: i64) -> Result<Option<Vec<Answer>>, HubErro
     }
     let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
     for (_, name, order, what) in rows {
-        let answer = answers.entry(name.clone()).or_insert_with(|| Answer { host: name, ..Answer::default() });
+        let answer =
+            answers.entry(name.clone()).or_insert_with(|| Answer { host: name, ..Answer::default() });
         if order.is_none() {
             answer.failure = Some("the host is away".into());
             answer.is_over = true;
@@ -99,12 +106,33 @@ pub async fn answers(hub: &Hub, ask: i64) -> Result<Option<Vec<Answer>>, HubErro
     Ok(Some(answers.into_values().collect()))
 }
 
+/// Returns how long each host took to answer a question, in milliseconds, and how many have not.
+///
+/// # Errors
+/// If the database fails.
+pub async fn times(hub: &Hub, ask: i64) -> Result<(Vec<u64>, usize), HubError> {
+    let rows: Vec<Option<u64>> = hub
+        .store
+        .with(move |of| {
+            let mut query = of.prepare_cached(
+                "SELECT orders.ended - asks.asked FROM asked JOIN asks ON asks.id = asked.ask
+                 JOIN orders ON orders.host = asked.host AND orders.number = asked.order_number WHERE asked.ask = ?1",
+            )?;
+            query.query_map([ask], |row| row.get(0))?.collect()
+        })
+        .await?;
+    let open = rows.iter().filter(|time| time.is_none()).count();
+    Ok((rows.into_iter().flatten().collect(), open))
+}
+
 impl Answer {
     fn note(&mut self, what: What) {
         self.is_over |= what.is_last();
         match what {
             What::Line { text } if self.lines.len() < MAX_LINES => self.lines.push(text),
-            What::Dropped { lines } => self.lines.push(format!("({lines} lines were dropped: the agent's disk is full)")),
+            What::Dropped { lines } => {
+                self.lines.push(format!("({lines} lines were dropped: the agent's disk is full)"))
+            }
             What::Ended(end) => self.end = Some(end),
             What::Done { value } => self.value = Some(value),
             What::Failed { reason } => self.failure = Some(reason),

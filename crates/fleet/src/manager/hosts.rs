@@ -42,6 +42,15 @@ pub struct Host {
     pub offset: Option<Offset>,
     /// How far the time of day at the host is from the manager's, in milliseconds, with the uncertainty.
     pub clock: Option<ClockError>,
+    /// What the interface towards the manager carries now.
+    pub rates: Option<Rates>,
+}
+
+/// What an interface carries now, in bits a second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Rates {
+    pub receives_bps: f64,
+    pub sends_bps: f64,
 }
 
 /// The error of a host's time of day.
@@ -90,6 +99,7 @@ fn host(row: &Row) -> rusqlite::Result<Host> {
         tags,
         offset: None,
         clock: None,
+        rates: None,
     })
 }
 
@@ -140,7 +150,8 @@ pub fn admit(
 
 /// Returns the open orders of a host after a number.
 pub fn open_orders(of: &Connection, host: HostId, after: u64) -> rusqlite::Result<Vec<Order>> {
-    let open = "SELECT number, work FROM orders WHERE host = ?1 AND number > ?2 AND ended IS NULL ORDER BY number";
+    let open =
+        "SELECT number, work FROM orders WHERE host = ?1 AND number > ?2 AND ended IS NULL ORDER BY number";
     let mut query = of.prepare_cached(open)?;
     let rows = query.query_map(params![host, after], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut orders = Vec::new();
@@ -154,7 +165,9 @@ pub fn open_orders(of: &Connection, host: HostId, after: u64) -> rusqlite::Resul
 /// Enters a host that comes with a code.
 fn join(of: &Connection, key: &str, hello: &Hello, now_ms: u64) -> rusqlite::Result<Result<HostId, String>> {
     let Some(secret) = hello.secret.as_deref().and_then(code::secret) else {
-        return Ok(Err("its key is not known here: join with a code that `treecast fleet code` prints".into()));
+        return Ok(Err(
+            "its key is not known here: join with a code that `treecast fleet code` prints".into()
+        ));
     };
     if let Err(reason) = check_name(&hello.name) {
         return Ok(Err(reason));
@@ -184,7 +197,8 @@ fn join(of: &Connection, key: &str, hello: &Hello, now_ms: u64) -> rusqlite::Res
 /// Ends all orders of a host that it will not report about.
 pub fn end_all(of: &Connection, host: HostId, reason: &str, now_ms: u64) -> rusqlite::Result<()> {
     let open = "SELECT number FROM orders WHERE host = ?1 AND ended IS NULL";
-    let numbers: Vec<u64> = of.prepare(open)?.query_map([host], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let numbers: Vec<u64> =
+        of.prepare(open)?.query_map([host], |row| row.get(0))?.collect::<Result<_, _>>()?;
     numbers.into_iter().try_for_each(|number| end(of, host, number, reason, now_ms))
 }
 

@@ -3,23 +3,26 @@
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use rusqlite::{OptionalExtension, params};
-use tokio::sync::{Mutex as AsyncMutex, broadcast, mpsc};
+use tokio::sync::{Mutex as AsyncMutex, broadcast, mpsc, watch};
 use treecast_driver::security::PublicKey;
 use treecast_host::clock;
 
 use super::{
-    hosts::{self, ClockError, Host, HostId},
+    hosts::{self, ClockError, Host, HostId, Rates},
     store::{Store, StoreError},
 };
 use crate::{
     clock::{Clock, Exchange, Offset},
     facts::Facts,
-    message::{Hello, Order, PROTOCOL, Report, ToAgent, Welcome, What, Work, text_of},
+    message::{Carried, Hello, Order, PROTOCOL, Report, ToAgent, Welcome, What, Work, text_of},
     selection::{Groups, Selection, SelectionError, Subject},
 };
 
@@ -35,6 +38,10 @@ pub struct Hub {
     listeners: Mutex<HashMap<(HostId, u64), mpsc::UnboundedSender<Report>>>,
     /// Files that agents may fetch, by their BLAKE3 hash.
     blobs: Mutex<HashMap<String, PathBuf>>,
+    /// Whether the manager has ended.
+    has_ended: watch::Sender<bool>,
+    /// The number of connections so far.
+    connections: AtomicU64,
     /// Tells those who look on that something has changed.
     changes: broadcast::Sender<Change>,
 }
@@ -44,7 +51,43 @@ pub struct Hub {
 struct Lane {
     /// The connection, while there is one. Whoever orders holds the lock until the order is on its way, so that orders stay in turn.
     link: AsyncMutex<Option<Link>>,
-    clock: Mutex<(Clock, Option<ClockError>)>,
+    pulse: Mutex<Pulse>,
+}
+
+/// What answers to questions for the time have told of one host.
+#[derive(Default)]
+struct Pulse {
+    clock: Clock,
+    error: Option<ClockError>,
+    /// What its interface had carried at the last answer, and when that was.
+    carried: Option<(Duration, Carried)>,
+    rates: Option<Rates>,
+}
+
+impl Pulse {
+    fn note(&mut self, exchange: &Exchange, wall: Duration, carried: Carried) {
+        self.clock.note(exchange);
+        if let Some(offset) = self.clock.offset() {
+            // The time of day at the manager when the agent answered.
+            let since = exchange.came.saturating_sub(offset.at_manager(exchange.answered));
+            let here = clock::since_1970().saturating_sub(since);
+            self.error = Some(ClockError::of(wall, here, offset.uncertainty_ns));
+        }
+        let Some((before, last)) = self.carried else {
+            self.carried = Some((exchange.answered, carried));
+            return;
+        };
+        let seconds = exchange.answered.saturating_sub(before).as_secs_f64();
+        // The first questions follow each other too soon to tell a rate.
+        if seconds >= 1.0 {
+            let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 * 8.0 / seconds;
+            self.rates = Some(Rates {
+                receives_bps: rate(carried.received_bytes, last.received_bytes),
+                sends_bps: rate(carried.sent_bytes, last.sent_bytes),
+            });
+            self.carried = Some((exchange.answered, carried));
+        }
+    }
 }
 
 struct Link {
@@ -101,8 +144,21 @@ impl Hub {
             lanes: Mutex::default(),
             listeners: Mutex::default(),
             blobs: Mutex::default(),
+            has_ended: watch::channel(false).0,
+            connections: AtomicU64::new(0),
             changes: broadcast::channel(1_000).0,
         })
+    }
+
+    /// Ends all connections, because the manager ends.
+    pub fn end(&self) {
+        self.has_ended.send_replace(true);
+    }
+
+    /// Waits until the manager ends.
+    pub async fn ended(&self) {
+        // The sending end is in here, so it cannot go before.
+        _ = self.has_ended.subscribe().wait_for(|has_ended| *has_ended).await;
     }
 
     /// Returns what changes from now on.
@@ -136,7 +192,7 @@ impl Hub {
         let mut link = lane.link.lock().await;
         let orders = self.store.with(move |of| hosts::open_orders(of, host, last_order)).await?;
         let (to, from_hub) = mpsc::unbounded_channel();
-        let number = link.as_ref().map_or(1, |link| link.number + 1);
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
         let welcome = Welcome {
             protocol,
             name: admitted.name.clone(),
@@ -149,7 +205,7 @@ impl Hub {
         first.for_each(|message| _ = to.send(message));
         *link = Some(Link { number, to });
         drop(link);
-        *lock(&lane.clock) = Default::default();
+        *lock(&lane.pulse) = Pulse::default();
         if admitted.is_new {
             self.audit(&admitted.name, "join", "a new host", false).await?;
         }
@@ -278,21 +334,16 @@ impl Hub {
     pub async fn give_up(&self, host: HostId, number: u64, reason: &str) -> Result<(), StoreError> {
         let (text, now_ms) = (reason.to_owned(), now_ms());
         self.store.with(move |of| hosts::end(of, host, number, &text, now_ms)).await?;
-        self.pass_on(host, Report { number: 0, order: number, at_ns: 0, what: What::Failed { reason: reason.to_owned() } });
+        self.pass_on(
+            host,
+            Report { number: 0, order: number, at_ns: 0, what: What::Failed { reason: reason.to_owned() } },
+        );
         Ok(())
     }
 
     /// Takes in the answer to a question for the time.
-    pub fn note_pong(&self, host: HostId, exchange: &Exchange, wall: Duration) {
-        let lane = self.lane(host);
-        let mut clock = lock(&lane.clock);
-        clock.0.note(exchange);
-        if let Some(offset) = clock.0.offset() {
-            // The time of day at the manager when the agent answered.
-            let since = exchange.came.saturating_sub(offset.at_manager(exchange.answered));
-            let here = clock::since_1970().saturating_sub(since);
-            clock.1 = Some(ClockError::of(wall, here, offset.uncertainty_ns));
-        }
+    pub fn note_pong(&self, host: HostId, exchange: &Exchange, wall: Duration, carried: Carried) {
+        lock(&self.lane(host).pulse).note(exchange, wall, carried);
     }
 
     /// Takes in the facts of a host, which have changed.
@@ -312,7 +363,7 @@ impl Hub {
 
     /// Returns the clock of a host; `None` while it is away.
     pub fn offset(&self, host: HostId) -> Option<Offset> {
-        lock(&self.lane(host).clock).0.offset()
+        lock(&self.lane(host).pulse).clock.offset()
     }
 
     /// Returns all hosts, by name.
@@ -325,8 +376,8 @@ impl Hub {
             let lane = self.lane(host.id);
             host.is_here = lane.link.lock().await.is_some();
             if host.is_here {
-                let clock = lock(&lane.clock);
-                (host.offset, host.clock) = (clock.0.offset(), clock.1);
+                let pulse = lock(&lane.pulse);
+                (host.offset, host.clock, host.rates) = (pulse.clock.offset(), pulse.error, pulse.rates);
             }
         }
         Ok(hosts)
@@ -407,7 +458,8 @@ impl Hub {
     pub async fn set_tags(&self, host: HostId, set: BTreeMap<String, String>) -> Result<(), StoreError> {
         self.store
             .with(move |of| {
-                let text: String = of.query_row("SELECT tags FROM hosts WHERE id = ?1", [host], |row| row.get(0))?;
+                let text: String =
+                    of.query_row("SELECT tags FROM hosts WHERE id = ?1", [host], |row| row.get(0))?;
                 let mut tags: BTreeMap<String, String> = crate::message::read(&text).unwrap_or_default();
                 for (name, value) in set {
                     match value.is_empty() {
@@ -443,10 +495,19 @@ impl Hub {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn audit(&self, who: &str, what: &str, about: &str, is_refused: bool) -> Result<(), StoreError> {
+    pub async fn audit(
+        &self,
+        who: &str,
+        what: &str,
+        about: &str,
+        is_refused: bool,
+    ) -> Result<(), StoreError> {
         let (who, what, about, now_ms) = (who.to_owned(), what.to_owned(), about.to_owned(), now_ms());
         let insert = "INSERT INTO audit (at, who, what, about, is_refused) VALUES (?1, ?2, ?3, ?4, ?5)";
-        self.store.with(move |of| of.execute(insert, params![now_ms, who, what, about, is_refused])).await.map(drop)
+        self.store
+            .with(move |of| of.execute(insert, params![now_ms, who, what, about, is_refused]))
+            .await
+            .map(drop)
     }
 
     /// Lets agents fetch a file by its hash.

@@ -115,21 +115,32 @@ pub struct Manager {
 impl Drop for Manager {
     fn drop(&mut self) {
         self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
+        self.hub.end();
     }
 }
 
 impl Manager {
-    /// Starts a manager.
+    /// Starts a manager. `listener` is where agents come, if somebody listens already; otherwise the options say where.
     ///
     /// # Errors
     /// The reason why it does not start.
-    pub async fn start(options: Options) -> Result<Self, ManagerError> {
+    pub async fn start(
+        options: Options,
+        listener: Option<std::net::TcpListener>,
+    ) -> Result<Self, ManagerError> {
         let identity = joined::identity(&options.state)?;
         let claim = claim(&options.state)?;
         let store = Store::open(&options.state.join("fleet.sqlite"))?;
         let hub = Arc::new(Hub::new(store).await?);
         let tls = TlsAcceptor::from(Arc::new(server_config(&identity, TLS_NAME)?));
-        let (agents, for_agents) = listen(options.agents, "--listen").await?;
+        let (agents, for_agents) = match listener {
+            Some(listener) => adopt(listener).map_err(|source| ManagerError::Listen {
+                address: options.agents,
+                option: "--listen",
+                source,
+            })?,
+            None => listen(options.agents, "--listen").await?,
+        };
         let (console, for_console) = listen(options.console, "--console").await?;
         let token = access::make_token(&hub.store, "this host", Role::Administrator).await?;
         let own = Access { api: console.to_string(), token };
@@ -153,10 +164,18 @@ impl Manager {
     }
 }
 
-async fn listen(address: SocketAddr, option: &'static str) -> Result<(SocketAddr, TcpListener), ManagerError> {
+async fn listen(
+    address: SocketAddr,
+    option: &'static str,
+) -> Result<(SocketAddr, TcpListener), ManagerError> {
     let failed = |source| ManagerError::Listen { address, option, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     Ok((listener.local_addr().map_err(failed)?, listener))
+}
+
+fn adopt(listener: std::net::TcpListener) -> io::Result<(SocketAddr, TcpListener)> {
+    listener.set_nonblocking(true)?;
+    Ok((listener.local_addr()?, TcpListener::from_std(listener)?))
 }
 
 /// Returns the addresses that codes tell agents.

@@ -189,7 +189,9 @@ impl Runs {
         let experiment = read(&run)?;
         let preview = tokio::task::spawn_blocking(move || experiment::preview(&place, &experiment));
         let preview = preview.await.map_err(|error| RunsError::Experiment(error.to_string()))?;
-        preview.map(|preview| serde_json::json!(preview)).map_err(|error| RunsError::Experiment(error.to_string()))
+        preview
+            .map(|preview| serde_json::json!(preview))
+            .map_err(|error| RunsError::Experiment(error.to_string()))
     }
 
     /// Orders a run.
@@ -218,7 +220,9 @@ impl Runs {
                 Ok(Some(of.last_insert_rowid()))
             })
             .await?;
-        let id = id.ok_or_else(|| RunsError::Experiment(format!("{MAX_WAITING} runs wait already: abort some first")))?;
+        let id = id.ok_or_else(|| {
+            RunsError::Experiment(format!("{MAX_WAITING} runs wait already: abort some first"))
+        })?;
         self.ordered.notify_one();
         self.hub.tell(Change::Run { id });
         self.one(id).await?.ok_or_else(|| RunsError::Experiment("the run is gone".into()))

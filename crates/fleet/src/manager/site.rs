@@ -94,7 +94,10 @@ impl Real for Fleet {
         let topology = ground.understood.topology.clone();
         let hosts = cast(&topology, &self.hosts)?;
         if let Some((node, host)) = hosts.iter().find(|(_, host)| !host.is_here) {
-            return Err(format!("{}, which is {node} here, is away: leave it out of the selection", host.name));
+            return Err(format!(
+                "{}, which is {node} here, is away: leave it out of the selection",
+                host.name
+            ));
         }
         Ok(Box::new(FleetSite {
             hub: Arc::clone(&self.hub),
@@ -163,12 +166,15 @@ impl FleetSite {
     fn ask(&self, node: &str, work: Work, patience: Duration) -> io::Result<serde_json::Value> {
         let host = self.host(node)?;
         let asked = async {
-            let (number, mut said) = self.hub.order_and_hear(host.id, work).await.map_err(io::Error::other)?;
+            let (number, mut said) =
+                self.hub.order_and_hear(host.id, work).await.map_err(io::Error::other)?;
             let answer = async {
                 while let Some(report) = said.recv().await {
                     match report.what {
                         What::Done { value } => return Ok(value),
-                        What::Failed { reason } => return Err(io::Error::other(format!("{}: {reason}", host.name))),
+                        What::Failed { reason } => {
+                            return Err(io::Error::other(format!("{}: {reason}", host.name)));
+                        }
                         _ => {}
                     }
                 }
@@ -267,7 +273,9 @@ impl Site for FleetSite {
         let digest = treecast_experiment::site::digest(file)?;
         let blob = blake3::Hash::from_bytes(digest).to_hex().to_string();
         let key = (self.host(node)?.id, blob.clone());
-        let offered = |of: &Mutex<BTreeMap<_, PathBuf>>| of.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let offered = |of: &Mutex<BTreeMap<_, PathBuf>>| {
+            of.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+        };
         if let Some(path) = offered(&self.offered) {
             return Ok(path);
         }
@@ -279,7 +287,8 @@ impl Site for FleetSite {
         let patience = ANSWER_TIME + Duration::from_secs(size_bytes / 100_000);
         let path = self.ask(node, fetch, patience);
         self.hub.withdraw(&blob);
-        let path = path?.as_str().map(PathBuf::from).ok_or_else(|| io::Error::other("the agent names no file"))?;
+        let path =
+            path?.as_str().map(PathBuf::from).ok_or_else(|| io::Error::other("the agent names no file"))?;
         self.offered.lock().unwrap_or_else(PoisonError::into_inner).insert(key, path.clone());
         Ok(path)
     }
@@ -522,7 +531,8 @@ impl FleetRecording {
             while let Some(report) = reports.recv().await {
                 match report.what {
                     What::Samples { samples: told } => {
-                        told.iter().for_each(|told| samples.extend(self.convert(told, node, &offset, &label)));
+                        told.iter()
+                            .for_each(|told| samples.extend(self.convert(told, node, &offset, &label)));
                     }
                     what if what.is_last() => return,
                     _ => {}
@@ -573,6 +583,7 @@ mod tests {
             tags: [("role".to_owned(), role.to_owned())].into(),
             offset: None,
             clock: None,
+            rates: None,
         }
     }
 

@@ -53,7 +53,8 @@ impl Store {
         connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-        let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+        let found: i64 =
+            connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
         if found > VERSION {
             return Err(StoreError::Newer { path: path.to_owned(), found });
         }
@@ -179,7 +180,9 @@ mod tests {
         let (one, bad, two) = tokio::join!(insert("a", ""), insert("b", "nonsense"), insert("c", ""));
         assert!(one.is_ok() && bad.is_err() && two.is_ok());
         let keys: Vec<String> = store
-            .with(|of| of.prepare("SELECT key FROM meta ORDER BY key")?.query_map([], |row| row.get(0))?.collect())
+            .with(|of| {
+                of.prepare("SELECT key FROM meta ORDER BY key")?.query_map([], |row| row.get(0))?.collect()
+            })
             .await
             .unwrap();
         assert_eq!(keys, ["a", "c"]);
@@ -192,7 +195,9 @@ mod tests {
         let path = path("audit");
         let store = Store::open(&path).unwrap();
         let run = |sql: &'static str| store.with(move |of| of.execute_batch(sql));
-        run("INSERT INTO audit (at, who, what, about, is_refused) VALUES (1, 'a', 'b', 'c', 0)").await.unwrap();
+        run("INSERT INTO audit (at, who, what, about, is_refused) VALUES (1, 'a', 'b', 'c', 0)")
+            .await
+            .unwrap();
         assert!(run("DELETE FROM audit").await.is_err());
         assert!(run("UPDATE audit SET who = 'x'").await.is_err());
         drop(store);

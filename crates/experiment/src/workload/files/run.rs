@@ -17,7 +17,7 @@ use crate::{
     record::Record,
     schedule::seed_for,
     session::{self, Played, Session},
-    site::{Site},
+    site::Site,
     ssh::Ssh,
 };
 

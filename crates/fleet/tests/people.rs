@@ -1,0 +1,107 @@
+//! What people and programs may do, by role, and what nobody may.
+
+use http_body_util::{BodyExt, Full};
+use hyper::{Request, StatusCode, body::Bytes, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use treecast_fleet::client::Client;
+
+use crate::support::{Fleet, was_refused};
+
+/// Sends a request as a browser does. Returns the status and the cookie that is set.
+async fn browse(
+    fleet: &Fleet,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> (StatusCode, Option<String>) {
+    let stream = TcpStream::connect(fleet.manager.console).await.unwrap();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = sender.send_request(request.body(Full::new(Bytes::new())).unwrap()).await.unwrap();
+    let status = response.status();
+    let cookie = response.headers().get("set-cookie").map(|value| value.to_str().unwrap().to_owned());
+    response.into_body().collect().await.unwrap();
+    (status, cookie)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_logs_in_once_and_a_cookie_is_worth_nothing_after_logout() {
+    let fleet = Fleet::new().await;
+    let link = fleet.manager.login.split_once("/login").map(|(_, query)| format!("/login{query}")).unwrap();
+    let (status, cookie) = browse(&fleet, "GET", &link, &[]).await;
+    assert_eq!(status, StatusCode::SEE_OTHER);
+    let cookie = cookie.unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap();
+    assert_eq!(browse(&fleet, "GET", &link, &[]).await.0, StatusCode::BAD_REQUEST);
+    let me = [("cookie", cookie)];
+    assert_eq!(browse(&fleet, "GET", "/api/me", &me).await.0, StatusCode::OK);
+    // A page of another site can send the cookie along, but not the header.
+    assert_eq!(browse(&fleet, "POST", "/api/logout", &me).await.0, StatusCode::FORBIDDEN);
+    let own = [("cookie", cookie), ("x-treecast", "1")];
+    assert_eq!(browse(&fleet, "POST", "/api/logout", &own).await.0, StatusCode::NO_CONTENT);
+    assert_eq!(browse(&fleet, "GET", "/api/me", &me).await.0, StatusCode::UNAUTHORIZED);
+    assert!(was_refused(&fleet.state(), "a page of another site").await);
+    assert!(was_refused(&fleet.state(), "log in").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_role_is_refused_what_is_above_it_and_the_log_has_it() {
+    let fleet = Fleet::new().await;
+    let _agent = fleet.agent("a").await;
+    let own = Client::of_state(&fleet.state()).unwrap();
+    let token = async |role: &str| {
+        let made: Value = own.post(&format!("/api/tokens/{role}"), &json!({ "role": role })).await.unwrap();
+        Client::new(fleet.manager.console.to_string(), made["token"].as_str().unwrap().to_owned())
+    };
+    let (viewer, operator) = (token("viewer").await, token("operator").await);
+    assert_eq!(viewer.get::<Vec<Value>>("/api/hosts").await.unwrap().len(), 1);
+    for (path, body) in [
+        ("/api/asks", json!({ "select": "all" })),
+        ("/api/runs/1/abort", json!({})),
+        ("/api/codes", json!({})),
+        ("/api/tokens/x", json!({ "role": "administrator" })),
+    ] {
+        let refused = viewer.post::<Value>(path, &body).await.unwrap_err().to_string();
+        assert!(refused.starts_with("this needs the role"), "{path}: {refused}");
+    }
+    assert!(operator.post::<Value>("/api/asks", &json!({ "select": "all" })).await.is_ok());
+    let refused = operator.delete("/api/hosts/a").await.unwrap_err().to_string();
+    assert_eq!(refused, "this needs the role administrator or a higher one");
+    for what in ["ask hosts", "abort a run", "make a code", "make a token", "forget a host"] {
+        assert!(was_refused(&fleet.state(), what).await, "{what}");
+    }
+    own.delete("/api/tokens/operator").await.unwrap();
+    assert!(operator.get::<Value>("/api/me").await.unwrap_err().to_string().contains("log in first"));
+    let stranger = Client::new(fleet.manager.console.to_string(), "guessed".into());
+    assert!(stranger.get::<Value>("/api/hosts").await.unwrap_err().to_string().contains("log in first"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_requests_are_one_line() {
+    let fleet = Fleet::new().await;
+    let _agent = fleet.agent("a").await;
+    let own = Client::of_state(&fleet.state()).unwrap();
+    for (path, body, says) in [
+        ("/api/codes", json!({ "uses": 0 }), "uses: from 1"),
+        ("/api/codes", json!({ "lasts": "never" }), "lasts: "),
+        ("/api/asks", json!({ "select": "(" }), "the selection ends"),
+        ("/api/asks", json!({ "select": "all", "limit": "0" }), "limit: "),
+        ("/api/tokens/a%20b", json!({ "role": "viewer" }), "no name for a host"),
+        ("/api/tokens/x", json!({ "role": "root" }), "is no role: take viewer"),
+        ("/api/runs", json!({ "name": "x", "file": "title = 1", "select": "all" }), "x:1: "),
+        ("/api/runs", json!({ "name": "x", "file": "", "select": "none" }), "no host is selected by `none`"),
+        ("/api/nothing", json!({}), "404"),
+    ] {
+        let refused = own.post::<Value>(path, &body).await.unwrap_err().to_string();
+        assert!(refused.contains(says) && !refused.contains('\n'), "{path} {body}: {refused}");
+    }
+    assert!(own.get::<Value>("/api/runs/77").await.unwrap_err().to_string().contains("there is no run 77"));
+    assert!(own.get::<Value>("/api/hosts/b").await.unwrap_err().to_string().contains("there is no host b"));
+}
