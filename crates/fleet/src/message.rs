@@ -21,6 +21,9 @@ pub const TLS_NAME: &[u8] = b"treecast-fleet";
 /// The most bytes of one message. Output of programs and samples are divided into several.
 pub const MAX_MESSAGE_LEN: usize = 1 << 20;
 
+/// The size of the buffer that a connection reads into, in bytes. Most messages are shorter.
+pub const READ_BUFFER_LEN: usize = 4 << 10;
+
 /// The most bytes of text in one report.
 pub const MAX_TEXT_LEN: usize = 64 << 10;
 

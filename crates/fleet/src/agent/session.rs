@@ -20,7 +20,8 @@ use super::{
     worker::Worker,
 };
 use crate::message::{
-    Hello, MAX_MESSAGE_LEN, PROTOCOL, ToAgent, ToManager, Welcome, nanoseconds, read, text_of,
+    Hello, MAX_MESSAGE_LEN, PROTOCOL, READ_BUFFER_LEN, ToAgent, ToManager, Welcome, nanoseconds, read,
+    text_of,
 };
 
 /// The longest silence of the manager, which asks for the time more often.
@@ -57,7 +58,9 @@ impl Session<'_> {
     pub async fn run(mut self) -> Result<Infallible, SessionError> {
         let connection = self.worker.fetcher.dial().connect().await?;
         self.worker.fetcher.set_manager(connection.peer);
-        let limits = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE_LEN));
+        let limits = WebSocketConfig::default()
+            .read_buffer_size(READ_BUFFER_LEN)
+            .max_message_size(Some(MAX_MESSAGE_LEN));
         let opened = client_async_with_config("ws://manager/agent", connection.stream, Some(limits));
         let opened = timeout(SILENCE, opened).await.map_err(|_| lost("the manager does not answer"))?;
         let (mut socket, _) = opened.map_err(cut)?;

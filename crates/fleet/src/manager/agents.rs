@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     clock::Exchange,
-    message::{MAX_MESSAGE_LEN, Report, ToAgent, ToManager, nanoseconds, read, text_of},
+    message::{MAX_MESSAGE_LEN, READ_BUFFER_LEN, Report, ToAgent, ToManager, nanoseconds, read, text_of},
 };
 
 /// The longest time of a handshake and a greeting. Strangers hold a connection no longer.
@@ -95,7 +95,9 @@ async fn agent(
     Extension(key): Extension<PublicKey>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    upgrade.max_message_size(MAX_MESSAGE_LEN).on_upgrade(move |socket| speak(socket, hub, key))
+    // A buffer for each of thousands of agents.
+    let upgrade = upgrade.read_buffer_size(READ_BUFFER_LEN).max_message_size(MAX_MESSAGE_LEN);
+    upgrade.on_upgrade(move |socket| speak(socket, hub, key))
 }
 
 /// Speaks with an agent until its connection ends.

@@ -57,7 +57,7 @@ const LISTEN_EVERY: Duration = Duration::from_millis(100);
 const LONGEST_PROGRAM: Duration = Duration::from_secs(24 * 3600);
 
 /// The longest time that a host may be away from a run.
-const PATIENCE_AWAY: Duration = Duration::from_secs(20);
+const PATIENCE_AWAY: Duration = Duration::from_secs(15);
 /// The longest time from the order to kill a program until its end is told.
 const PATIENCE_KILLED: Duration = Duration::from_secs(10);
 /// The time between two looks whether a host is still there.
@@ -107,6 +107,7 @@ impl Real for Fleet {
             treecast: ground.treecast.to_owned(),
             run: self.run,
             offered: Mutex::default(),
+            vanished: Vanished::default(),
         }))
     }
 
@@ -155,6 +156,7 @@ struct FleetSite {
     run: i64,
     /// The files that hosts have, by host and hash: their paths there.
     offered: Mutex<BTreeMap<(HostId, String), PathBuf>>,
+    vanished: Vanished,
 }
 
 impl FleetSite {
@@ -166,28 +168,18 @@ impl FleetSite {
     fn ask(&self, node: &str, work: Work, patience: Duration) -> io::Result<serde_json::Value> {
         let host = self.host(node)?;
         let asked = async {
+            if self.vanished.has(&self.hub, host.id).await {
+                return Err(io::Error::other(format!("{}: {VANISHED}", host.name)));
+            }
             let (number, mut said) =
                 self.hub.order_and_hear(host.id, work).await.map_err(io::Error::other)?;
-            let answer = async {
-                while let Some(report) = said.recv().await {
-                    match report.what {
-                        What::Done { value } => return Ok(value),
-                        What::Failed { reason } => {
-                            return Err(io::Error::other(format!("{}: {reason}", host.name)));
-                        }
-                        _ => {}
-                    }
-                }
-                Err(io::Error::other(format!("{} is not in the fleet any more", host.name)))
+            let reason = tokio::select! {
+                answer = answer(&mut said, &host.name) => return answer,
+                () = tokio::time::sleep(patience) => "the host did not answer in time",
+                () = self.vanished.vanishes(&self.hub, host.id) => VANISHED,
             };
-            match timeout(patience, answer).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    let reason = "the host did not answer in time";
-                    self.hub.give_up(host.id, number, reason).await.map_err(io::Error::other)?;
-                    Err(io::Error::other(format!("{}: {reason}", host.name)))
-                }
-            }
+            self.hub.give_up(host.id, number, reason).await.map_err(io::Error::other)?;
+            Err(io::Error::other(format!("{}: {reason}", host.name)))
         };
         self.runtime.block_on(asked)
     }
@@ -258,6 +250,7 @@ impl Site for FleetSite {
             offset,
             killed: Arc::default(),
             has_ended: Arc::default(),
+            vanished: self.vanished.clone(),
         };
         let handle = Remote { runtime: self.runtime.clone(), of: started.clone() };
         self.runtime.spawn(started.pass_on(reports, say));
@@ -324,6 +317,7 @@ impl Site for FleetSite {
             database: db.path().to_owned(),
             began: clock::monotonic().saturating_sub(record.origin.elapsed()),
             hosts: Mutex::new(hosts),
+            vanished: self.vanished.clone(),
         }))
     }
 
@@ -386,6 +380,7 @@ struct Started {
     /// When the program was to be killed.
     killed: Arc<OnceLock<Instant>>,
     has_ended: Arc<AtomicBool>,
+    vanished: Vanished,
 }
 
 impl Started {
@@ -395,11 +390,17 @@ impl Started {
         mut reports: mpsc::UnboundedReceiver<Report>,
         say: std::sync::mpsc::Sender<(Instant, Said)>,
     ) {
-        let mut away_since = None;
+        let given_up = self.is_given_up();
+        tokio::pin!(given_up);
+        let mut reason = None;
         while !self.has_ended.load(Ordering::Relaxed) {
-            let Ok(report) = timeout(LOOK, reports.recv()).await else {
-                self.look(&mut away_since).await;
-                continue;
+            let report = tokio::select! {
+                report = reports.recv() => report,
+                why = &mut given_up, if reason.is_none() => {
+                    self.give_up(why).await;
+                    reason = Some(why);
+                    continue;
+                }
             };
             let Some(report) = report else { return };
             let at = instant(self.offset.at_manager(Duration::from_nanos(report.at_ns)));
@@ -417,18 +418,20 @@ impl Started {
         }
     }
 
-    async fn look(&self, away_since: &mut Option<Instant>) {
-        *away_since = match self.hub.is_here(self.host).await {
-            true => None,
-            false => away_since.or(Some(Instant::now())),
+    /// Waits until the program's end need not be waited for any longer, and says why.
+    async fn is_given_up(&self) -> &'static str {
+        let is_deaf = async {
+            while !self.killed.get().is_some_and(|killed| killed.elapsed() > PATIENCE_KILLED) {
+                tokio::time::sleep(LOOK).await;
+            }
         };
-        let is_away = away_since.is_some_and(|since| since.elapsed() > PATIENCE_AWAY);
-        let is_deaf = self.killed.get().is_some_and(|killed| killed.elapsed() > PATIENCE_KILLED);
-        let reason = match (is_away, is_deaf) {
-            (true, _) => "the host has vanished",
-            (_, true) => "the host did not say that it ended its program",
-            _ => return,
-        };
+        tokio::select! {
+            () = self.vanished.vanishes(&self.hub, self.host) => VANISHED,
+            () = is_deaf => "the host did not say that it ended its program",
+        }
+    }
+
+    async fn give_up(&self, reason: &str) {
         // When it comes back, its program has nobody to report to.
         self.send(libc::SIGKILL).await;
         if let Err(error) = self.hub.give_up(self.host, self.order, reason).await {
@@ -443,6 +446,46 @@ impl Started {
         if let Err(error) = self.hub.order(self.host, Work::Signal { order: self.order, signal }).await {
             tracing::warn!("a program at host {} is not signalled: {error}", self.host);
         }
+    }
+}
+
+/// Waits until an order is carried out.
+async fn answer(said: &mut mpsc::UnboundedReceiver<Report>, host: &str) -> io::Result<serde_json::Value> {
+    while let Some(report) = said.recv().await {
+        match report.what {
+            What::Done { value } => return Ok(value),
+            What::Failed { reason } => return Err(io::Error::other(format!("{host}: {reason}"))),
+            _ => {}
+        }
+    }
+    Err(io::Error::other(format!("{host} is not in the fleet any more")))
+}
+
+/// Why a host is not waited for any longer.
+const VANISHED: &str = "the host has vanished";
+
+/// The hosts of a run that have been away for long.
+#[derive(Clone, Default)]
+struct Vanished(Arc<Mutex<BTreeSet<HostId>>>);
+
+impl Vanished {
+    /// Whether a host has vanished and is still away.
+    async fn has(&self, hub: &Hub, host: HostId) -> bool {
+        let is_known = self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&host);
+        is_known && !hub.is_here(host).await
+    }
+
+    /// Waits until a host has been away for longer than a run waits for it.
+    async fn vanishes(&self, hub: &Hub, host: HostId) {
+        let mut away_since: Option<Instant> = None;
+        while !away_since.is_some_and(|since| since.elapsed() > PATIENCE_AWAY) {
+            away_since = match hub.is_here(host).await {
+                true => None,
+                false => away_since.or(Some(Instant::now())),
+            };
+            tokio::time::sleep(LOOK).await;
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(host);
     }
 }
 
@@ -497,6 +540,7 @@ struct FleetRecording {
     /// When the run began, by the manager's clock.
     began: Duration,
     hosts: Mutex<Vec<Sampled>>,
+    vanished: Vanished,
 }
 
 impl Recording for FleetRecording {
@@ -539,7 +583,11 @@ impl FleetRecording {
                 }
             }
         };
-        if timeout(ANSWER_TIME, gather).await.is_err() {
+        let patience = match self.vanished.has(&self.hub, host).await {
+            true => Duration::ZERO,
+            false => ANSWER_TIME,
+        };
+        if timeout(patience, gather).await.is_err() {
             tracing::warn!("host {host} did not give its samples in time");
             _ = self.hub.give_up(host, order, "the samples did not come in time").await;
         }
