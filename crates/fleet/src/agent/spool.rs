@@ -7,9 +7,10 @@
 use std::{
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use thiserror::Error;
 
 use crate::message::{Order, Report, Welcome, What, Work, read, text_of};
@@ -55,6 +56,8 @@ impl Spool {
     pub fn open(path: &Path, limit_bytes: u64) -> Result<Self> {
         let failed = |source| SpoolError::Database { path: path.to_owned(), source };
         let connection = Connection::open(path).map_err(failed)?;
+        // A copy of the database may be under way, or an earlier start may not have ended yet.
+        connection.busy_timeout(Duration::from_secs(30)).map_err(failed)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         let version: i64 =
@@ -90,7 +93,7 @@ impl Spool {
     pub fn take(&self, order: &Order) -> Result<bool> {
         let mut state = self.lock();
         let mut take = || -> rusqlite::Result<bool> {
-            let transaction = state.transaction()?;
+            let transaction = state.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let last = meta(&transaction, "last_order")?;
             if order.number <= last {
                 return Ok(false);
@@ -122,7 +125,7 @@ impl Spool {
     pub fn report(&self, order: u64, reports: Vec<(u64, What)>, read_bytes: Option<u64>) -> Result<()> {
         let mut state = self.lock();
         let keep = || -> rusqlite::Result<()> {
-            let transaction = state.transaction()?;
+            let transaction = state.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let waiting: i64 =
                 transaction
                     .query_row("SELECT coalesce(sum(length(what)), 0) FROM reports", [], |row| row.get(0))?;
@@ -188,7 +191,7 @@ impl Spool {
     pub fn go_on_from(&self, welcome: &Welcome) -> Result<()> {
         let mut state = self.lock();
         let mut go_on = || -> rusqlite::Result<()> {
-            let transaction = state.transaction()?;
+            let transaction = state.transaction_with_behavior(TransactionBehavior::Immediate)?;
             for (key, least) in [("last_order", welcome.orders), ("last_report", welcome.committed)] {
                 let last = meta(&transaction, key)?;
                 set_meta(&transaction, key, last.max(least))?;

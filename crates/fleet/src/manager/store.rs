@@ -6,9 +6,10 @@ use std::{
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, Sender},
     thread,
+    time::Duration,
 };
 
-use rusqlite::{Connection, Transaction};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
@@ -50,6 +51,8 @@ impl Store {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let failed = |source| StoreError::Database { path: path.to_owned(), source };
         let connection = Connection::open(path).map_err(failed)?;
+        // A copy of the database may be under way, or an earlier start may not have ended yet.
+        connection.busy_timeout(Duration::from_secs(30)).map_err(failed)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
@@ -107,7 +110,8 @@ fn write(mut connection: Connection, inbox: &Receiver<Work>) {
     while let Ok(first) = inbox.recv() {
         let works = std::iter::once(first).chain(inbox.try_iter().take(TOGETHER - 1));
         let mut waiting = Vec::new();
-        let committed = connection.transaction().and_then(|transaction| {
+        let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let committed = begun.and_then(|transaction| {
             works.for_each(|work| waiting.push(work(&transaction)));
             transaction.commit()
         });
