@@ -20,19 +20,19 @@ use treecast_host::quantity;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selection {
     text: String,
-    root: Node,
+    root: Term,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Node {
+enum Term {
     All,
     Name(Pattern),
     Group(String),
     Is(String, Pattern),
     Compares(String, Order, String),
-    Not(Box<Node>),
-    And(Vec<Node>),
-    Or(Vec<Node>),
+    Not(Box<Term>),
+    And(Vec<Term>),
+    Or(Vec<Term>),
 }
 
 /// A comparison of two values.
@@ -91,7 +91,7 @@ impl Selection {
     }
 }
 
-impl Node {
+impl Term {
     fn selects(&self, subject: &dyn Subject, groups: &Groups, depth: usize) -> Result<bool, SelectionError> {
         Ok(match self {
             Self::All => true,
@@ -183,7 +183,7 @@ struct Parser<'t> {
 const TERM: &str = "a name, KEY=VALUE, \"not\", \"all\" or \"(\"";
 
 impl<'t> Parser<'t> {
-    fn selection(&mut self) -> Result<Node, SelectionError> {
+    fn selection(&mut self) -> Result<Term, SelectionError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(SelectionError::TooDeep);
@@ -194,22 +194,22 @@ impl<'t> Parser<'t> {
             parts.push(self.part()?);
         }
         self.depth -= 1;
-        Ok(one_or(parts, Node::Or))
+        Ok(one_or(parts, Term::Or))
     }
 
-    fn part(&mut self) -> Result<Node, SelectionError> {
+    fn part(&mut self) -> Result<Term, SelectionError> {
         let mut terms = vec![self.term()?];
         loop {
             match self.peek() {
                 Some("and") => _ = self.word(),
-                None | Some("or" | "," | ")") => return Ok(one_or(terms, Node::And)),
+                None | Some("or" | "," | ")") => return Ok(one_or(terms, Term::And)),
                 Some(_) => {}
             }
             terms.push(self.term()?);
         }
     }
 
-    fn term(&mut self) -> Result<Node, SelectionError> {
+    fn term(&mut self) -> Result<Term, SelectionError> {
         let ends = || SelectionError::Ends { text: self.text.to_owned(), expected: TERM };
         match self.word().ok_or_else(ends)? {
             "not" => {
@@ -217,7 +217,7 @@ impl<'t> Parser<'t> {
                 if self.depth > MAX_DEPTH {
                     return Err(SelectionError::TooDeep);
                 }
-                let node = Node::Not(Box::new(self.term()?));
+                let node = Term::Not(Box::new(self.term()?));
                 self.depth -= 1;
                 Ok(node)
             }
@@ -229,7 +229,7 @@ impl<'t> Parser<'t> {
                     None => Err(SelectionError::Ends { text: self.text.to_owned(), expected: "\")\"" }),
                 }
             }
-            "all" => Ok(Node::All),
+            "all" => Ok(Term::All),
             found @ (")" | "and" | "or" | "," | "=" | "!=" | "<" | "<=" | ">" | ">=") => {
                 Err(self.unexpected(found, TERM))
             }
@@ -238,13 +238,13 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads what follows a name or a key.
-    fn named(&mut self, name: &'t str) -> Result<Node, SelectionError> {
+    fn named(&mut self, name: &'t str) -> Result<Term, SelectionError> {
         let operator = match self.peek() {
             Some(operator @ ("=" | "!=" | "<" | "<=" | ">" | ">=")) => operator,
             _ => {
                 return match name.strip_prefix("group:") {
-                    Some(group) => Ok(Node::Group(group.to_owned())),
-                    None => pattern(name).map(Node::Name),
+                    Some(group) => Ok(Term::Group(group.to_owned())),
+                    None => pattern(name).map(Term::Name),
                 };
             }
         };
@@ -252,10 +252,10 @@ impl<'t> Parser<'t> {
         let ends = || SelectionError::Ends { text: self.text.to_owned(), expected: "a value" };
         let value = self.word().ok_or_else(ends)?;
         let key = name.to_owned();
-        let compares = |order| Ok(Node::Compares(key.clone(), order, value.to_owned()));
+        let compares = |order| Ok(Term::Compares(key.clone(), order, value.to_owned()));
         match operator {
-            "=" => pattern(value).map(|value| Node::Is(key, value)),
-            "!=" => pattern(value).map(|value| Node::Not(Box::new(Node::Is(key, value)))),
+            "=" => pattern(value).map(|value| Term::Is(key, value)),
+            "!=" => pattern(value).map(|value| Term::Not(Box::new(Term::Is(key, value)))),
             "<" => compares(Order::Less),
             "<=" => compares(Order::LessOrEqual),
             ">" => compares(Order::Greater),
@@ -295,7 +295,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-fn one_or(mut nodes: Vec<Node>, many: fn(Vec<Node>) -> Node) -> Node {
+fn one_or(mut nodes: Vec<Term>, many: fn(Vec<Term>) -> Term) -> Term {
     match nodes.len() {
         1 => nodes.remove(0),
         _ => many(nodes),

@@ -14,6 +14,7 @@ mod dial;
 mod fetch;
 pub mod joined;
 pub mod keeper;
+mod permitted;
 mod session;
 mod spool;
 mod worker;
@@ -33,7 +34,7 @@ use self::{
     dial::Dial,
     fetch::Fetcher,
     joined::JoinError,
-    session::{Session, SessionError},
+    session::{Conversation, SessionError},
     spool::{Spool, SpoolError},
     worker::Worker,
 };
@@ -105,7 +106,7 @@ pub async fn run(mut options: Options, tell: &(dyn Fn(Event) + Send + Sync)) -> 
     worker.resume()?;
     let mut pause = FIRST_PAUSE;
     loop {
-        let session = Session { worker: &worker, joined: &mut joined, tell };
+        let session = Conversation { worker: &worker, joined: &mut joined, tell };
         let Err(ended) = session.run().await;
         match ended {
             SessionError::Refused(reason) => return Err(AgentError::Refused(reason)),

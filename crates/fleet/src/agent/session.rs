@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 const BATCH: usize = 100;
 
 /// A connection that is about to begin.
-pub struct Session<'s> {
+pub struct Conversation<'s> {
     pub worker: &'s Arc<Worker>,
     pub joined: &'s mut Joined,
     pub tell: &'s (dyn Fn(Event) + Send + Sync),
@@ -53,7 +53,7 @@ pub enum SessionError {
 
 type Socket = WebSocketStream<TlsStream<TcpStream>>;
 
-impl Session<'_> {
+impl Conversation<'_> {
     /// Connects, and does what the manager says until the connection ends.
     pub async fn run(mut self) -> Result<Infallible, SessionError> {
         let connection = self.worker.fetcher.dial().connect().await?;

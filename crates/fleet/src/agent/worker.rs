@@ -23,6 +23,7 @@ use super::{
     Options,
     fetch::Fetcher,
     keeper::{self, Kept, Told},
+    permitted,
     spool::{Spool, SpoolError, Unfinished},
 };
 use crate::{
@@ -95,7 +96,9 @@ impl Worker {
 
     fn carry_out(self: &Arc<Self>, order: Order) {
         let number = order.number;
-        if let Err(reason) = self.options.config.may.check(&order.work, &self.options.work_folder()) {
+        if let Err(reason) =
+            permitted::check(self.options.config.may, &order.work, &self.options.work_folder())
+        {
             return self.fail(number, &reason);
         }
         match order.work {

@@ -24,6 +24,7 @@ use axum::{
 use futures_util::Stream;
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast::error::RecvError;
 use treecast_driver::security::PublicKey;
 use treecast_host::quantity;
 
@@ -32,7 +33,7 @@ use super::{
     asks::{self, Answer},
     hosts::Host,
     hub::{Hub, HubError, now_ms},
-    runs::{NewRun, Run, Runs, RunsError},
+    runs::{NewRun, RunView, Runs, RunsError},
     store::StoreError,
 };
 use crate::{
@@ -292,7 +293,7 @@ async fn set_tags(
 
 /// A selection that was saved.
 #[derive(Serialize, Deserialize)]
-pub struct Group {
+pub struct SavedSelection {
     #[serde(default)]
     pub name: String,
     pub selection: String,
@@ -301,13 +302,13 @@ pub struct Group {
     pub hosts: usize,
 }
 
-async fn groups(State(api): State<Api>, _: Caller) -> Answered<Vec<Group>> {
+async fn groups(State(api): State<Api>, _: Caller) -> Answered<Vec<SavedSelection>> {
     let mut groups = Vec::new();
     for (name, selection) in api.0.hub.groups().await? {
         let selection = selection.to_string();
         // A group that names one that was removed selects nobody.
         let hosts = api.0.hub.select(&selection).await.map_or(0, |hosts| hosts.len());
-        groups.push(Group { name, selection, hosts });
+        groups.push(SavedSelection { name, selection, hosts });
     }
     Ok(Json(groups))
 }
@@ -316,13 +317,13 @@ async fn save_group(
     State(api): State<Api>,
     caller: Caller,
     Path(name): Path<String>,
-    Json(group): Json<Group>,
-) -> Answered<Group> {
+    Json(group): Json<SavedSelection>,
+) -> Answered<SavedSelection> {
     api.permit(&caller, Role::Operator, "save a group", &format!("{name}: {}", group.selection)).await?;
     check_name(&name).map_err(Denied::Bad)?;
     let selection: Selection = group.selection.parse()?;
     let saved = api.0.hub.save_group(&name, &selection).await?;
-    Ok(Json(Group { name, selection: selection.to_string(), hosts: saved }))
+    Ok(Json(SavedSelection { name, selection: selection.to_string(), hosts: saved }))
 }
 
 async fn remove_group(
@@ -475,11 +476,11 @@ async fn times(State(api): State<Api>, _: Caller, Path(id): Path<i64>) -> Answer
     Ok(Json(serde_json::json!({ "answered_ms": answered, "open": open })))
 }
 
-async fn runs(State(api): State<Api>, _: Caller) -> Answered<Vec<Run>> {
+async fn runs(State(api): State<Api>, _: Caller) -> Answered<Vec<RunView>> {
     Ok(Json(api.0.runs.all().await?))
 }
 
-async fn run(State(api): State<Api>, _: Caller, Path(id): Path<i64>) -> Answered<Run> {
+async fn run(State(api): State<Api>, _: Caller, Path(id): Path<i64>) -> Answered<RunView> {
     let run = api.0.runs.one(id).await?;
     run.map(Json).ok_or_else(|| Denied::Missing(format!("there is no run {id}")))
 }
@@ -488,13 +489,13 @@ async fn plan_run(State(api): State<Api>, _: Caller, Json(run): Json<NewRun>) ->
     Ok(Json(api.0.runs.plan(run).await?))
 }
 
-async fn start_run(State(api): State<Api>, caller: Caller, Json(run): Json<NewRun>) -> Answered<Run> {
+async fn start_run(State(api): State<Api>, caller: Caller, Json(run): Json<NewRun>) -> Answered<RunView> {
     api.permit(&caller, Role::Operator, "run an experiment", &format!("{} at {}", run.name, run.select))
         .await?;
     Ok(Json(api.0.runs.order(&caller.name, run).await?))
 }
 
-async fn abort_run(State(api): State<Api>, caller: Caller, Path(id): Path<i64>) -> Answered<Run> {
+async fn abort_run(State(api): State<Api>, caller: Caller, Path(id): Path<i64>) -> Answered<RunView> {
     api.permit(&caller, Role::Operator, "abort a run", &id.to_string()).await?;
     api.0.runs.abort(id);
     let run = api.0.runs.one(id).await?;
@@ -559,19 +560,13 @@ async fn changes(
     _: Caller,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
     let changes = futures_util::stream::unfold(api.0.hub.changes(), |mut changes| async {
-        loop {
-            match changes.recv().await {
-                Ok(change) => {
-                    let event = sse::Event::default().data(crate::message::text_of(&change));
-                    return Some((Ok(event), changes));
-                }
-                // The page asks for everything again.
-                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {
-                    return Some((Ok(sse::Event::default().data("{\"changed\":\"all\"}")), changes));
-                }
-                Err(tokio::sync::broadcast::error::RecvError::Closed) => return None,
-            }
-        }
+        let data = match changes.recv().await {
+            Ok(change) => crate::message::text_of(&change),
+            // The page asks for everything again.
+            Err(RecvError::Lagged(_)) => "{\"changed\":\"all\"}".to_owned(),
+            Err(RecvError::Closed) => return None,
+        };
+        Some((Ok(sse::Event::default().data(data)), changes))
     });
     Sse::new(changes).keep_alive(sse::KeepAlive::default())
 }

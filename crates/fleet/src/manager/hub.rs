@@ -50,7 +50,7 @@ pub struct Hub {
 #[derive(Default)]
 struct Lane {
     /// The connection, while there is one. Whoever orders holds the lock until the order is on its way, so that orders stay in turn.
-    link: AsyncMutex<Option<Link>>,
+    link: AsyncMutex<Option<Outlet>>,
     pulse: Mutex<Pulse>,
 }
 
@@ -90,7 +90,7 @@ impl Pulse {
     }
 }
 
-struct Link {
+struct Outlet {
     number: u64,
     to: mpsc::UnboundedSender<ToAgent>,
 }
@@ -203,7 +203,7 @@ impl Hub {
         let first = std::iter::once(ToAgent::Welcome(welcome)).chain(orders.into_iter().map(ToAgent::Order));
         // The receiving end is here.
         first.for_each(|message| _ = to.send(message));
-        *link = Some(Link { number, to });
+        *link = Some(Outlet { number, to });
         drop(link);
         *lock(&lane.pulse) = Pulse::default();
         if admitted.is_new {

@@ -51,7 +51,7 @@ use crate::{
 
 pub use hosts::{Host, HostId};
 pub use hub::HubError;
-pub use runs::{NewRun, Repeat, Run, State};
+pub use runs::{NewRun, Repeat, RunView, State};
 
 /// The port at which agents reach a manager.
 pub const AGENT_PORT: u16 = 7443;

@@ -116,7 +116,7 @@ impl State {
 
 /// A run, as its users see it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Run {
+pub struct RunView {
     pub id: i64,
     pub name: String,
     /// Who has ordered it.
@@ -198,7 +198,7 @@ impl Runs {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub async fn order(&self, who: &str, run: NewRun) -> Result<Run, RunsError> {
+    pub async fn order(&self, who: &str, run: NewRun) -> Result<RunView, RunsError> {
         self.plan(run.clone()).await?;
         let ordered = now_ms();
         let (who, due) = (who.to_owned(), run.at_ms.unwrap_or(ordered));
@@ -247,7 +247,7 @@ impl Runs {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn all(&self) -> Result<Vec<Run>, StoreError> {
+    pub async fn all(&self) -> Result<Vec<RunView>, StoreError> {
         let query = format!("SELECT {COLUMNS} FROM runs ORDER BY id DESC LIMIT 1000");
         self.hub.store.with(move |of| of.prepare_cached(&query)?.query_map([], run)?.collect()).await
     }
@@ -256,7 +256,7 @@ impl Runs {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn one(&self, id: i64) -> Result<Option<Run>, StoreError> {
+    pub async fn one(&self, id: i64) -> Result<Option<RunView>, StoreError> {
         let query = format!("SELECT {COLUMNS} FROM runs WHERE id = ?1");
         let found = self.hub.store.with(move |of| of.query_row(&query, [id], run).optional()).await?;
         Ok(found.map(|run| {
@@ -264,7 +264,7 @@ impl Runs {
             let text = fs::read_to_string(self.folder(id).join(EVENTS)).unwrap_or_default();
             let events = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
             let results = fs::read_to_string(self.folder(id).join(RESULTS)).ok();
-            Run { events, results: results.and_then(|text| serde_json::from_str(&text).ok()), ..run }
+            RunView { events, results: results.and_then(|text| serde_json::from_str(&text).ok()), ..run }
         }))
     }
 
@@ -350,8 +350,8 @@ impl Runs {
 
 const COLUMNS: &str = "id, name, who, selection, settings, ordered, begun, ended, state, reason";
 
-fn run(row: &Row) -> rusqlite::Result<Run> {
-    Ok(Run {
+fn run(row: &Row) -> rusqlite::Result<RunView> {
+    Ok(RunView {
         id: row.get(0)?,
         name: row.get(1)?,
         who: row.get(2)?,

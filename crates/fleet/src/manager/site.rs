@@ -421,7 +421,7 @@ impl Started {
     /// Waits until the program's end need not be waited for any longer, and says why.
     async fn is_given_up(&self) -> &'static str {
         let is_deaf = async {
-            while !self.killed.get().is_some_and(|killed| killed.elapsed() > PATIENCE_KILLED) {
+            while self.killed.get().is_none_or(|killed| killed.elapsed() <= PATIENCE_KILLED) {
                 tokio::time::sleep(LOOK).await;
             }
         };
@@ -478,7 +478,7 @@ impl Vanished {
     /// Waits until a host has been away for longer than a run waits for it.
     async fn vanishes(&self, hub: &Hub, host: HostId) {
         let mut away_since: Option<Instant> = None;
-        while !away_since.is_some_and(|since| since.elapsed() > PATIENCE_AWAY) {
+        while away_since.is_none_or(|since| since.elapsed() <= PATIENCE_AWAY) {
             away_since = match hub.is_here(host).await {
                 true => None,
                 false => away_since.or(Some(Instant::now())),
