@@ -71,7 +71,7 @@ stage_deb() {
     "$program" package-files "$stage/usr/share"
     gzip -9n "$stage"/usr/share/man/man1/*
     install -m 644 -Dt "$stage/usr/lib/systemd/system" "$here"/contrib/systemd/*.service "$here"/contrib/standing/*.service "$here"/contrib/feed/*.service
-    install -m 644 -Dt "$stage/etc/treecast" "$here"/contrib/systemd/*.env "$here/contrib/feed/feed.env" "$here/contrib/standing/standing.toml"
+    install -m 644 -Dt "$stage/etc/treecast" "$here"/contrib/systemd/*.env "$here/contrib/systemd/agent.toml" "$here/contrib/feed/feed.env" "$here/contrib/standing/standing.toml"
     install -m 644 -Dt "$documents" "$here/README.md"
     install -m 644 -Dt "$documents/docs" "$here"/docs/*.md "$here"/docs/*.svg
     mkdir "$documents/examples"
