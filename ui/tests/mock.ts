@@ -48,6 +48,16 @@ export interface Mocked {
   answers?: Answer[];
 }
 
+/** Whether a host is selected by alternatives of names, tags, states and groups: what the tests need of the language. */
+function selects(select: string, host: Host, groups: Group[]): boolean {
+  return select.split(/,|\bor\b/).some((part) => {
+    const [key = '', value] = part.trim().split('=');
+    if (key.startsWith('group:')) return groups.some((group) => group.name === key.slice(6) && selects(group.selection, host, groups));
+    if (key === 'state') return host.is_here === (value === 'here');
+    return value === undefined ? key === 'all' || key === host.name : host.tags[key] === value;
+  });
+}
+
 /** Has a page see a fleet that is not there. */
 export async function mock(page: Page, of: Mocked) {
   // The connection for changes opens, and nothing changes.
@@ -72,8 +82,7 @@ export async function mock(page: Page, of: Mocked) {
     if (url.pathname === '/api/me') return json({ name: 'admin', role: 'administrator' });
     if (host) return json(of.hosts.find((other) => other.name === host));
     if (url.pathname === '/api/hosts') {
-      const [key, value] = select.split('=');
-      return json(select === 'all' ? of.hosts : of.hosts.filter((other) => (key === 'state' ? other.is_here === (value === 'here') : other.tags[key!] === value)));
+      return json(of.hosts.filter((other) => selects(select, other, of.groups ?? [])));
     }
     if (url.pathname === '/api/groups') return json(of.groups ?? []);
     if (url.pathname === '/api/runs/plan') return json({ runs: ['fleet, multicast nack', 'fleet, unicast nack'], estimate_seconds: 12, left_out: [] });

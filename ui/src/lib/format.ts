@@ -2,7 +2,7 @@
 
 const number = new Intl.NumberFormat('en', { maximumSignificantDigits: 3, useGrouping: true });
 const whole = new Intl.NumberFormat('en');
-const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
 const day = new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric' });
 
 export const NONE = '–';
@@ -27,7 +27,8 @@ export const counted = (value: number, noun: string) => `${whole.format(value)} 
 
 /** Returns a duration in seconds as "850 ms", "12.3 s", "4 min 5 s" or "2 h 3 min". */
 export function seconds(value: number): string {
-  if (Math.abs(value) < 0.001 && value !== 0) return `${number.format(value * 1e6)} µs`;
+  if (value === 0) return '0 s';
+  if (Math.abs(value) < 0.001) return `${number.format(value * 1e6)} µs`;
   if (Math.abs(value) < 1) return `${number.format(value * 1e3)} ms`;
   if (value < 120) return `${number.format(value)} s`;
   const minutes = Math.floor(value / 60);
@@ -44,10 +45,14 @@ export function moment(ms: number): string {
   return isToday ? clock.format(at) : `${day.format(at)}, ${clock.format(at)}`;
 }
 
-/** Returns how long ago a moment was. */
+/** Returns how long ago a moment was, in one unit. */
 export function ago(ms: number, now: number): string {
   const passed = (now - ms) / 1000;
-  return passed < 2 ? 'now' : `${seconds(Math.round(passed))} ago`;
+  if (passed < 2) return 'now';
+  for (const [unit, length] of [['days', 86_400], ['h', 3600], ['min', 60]] as const) {
+    if (passed >= 2 * length) return `${Math.floor(passed / length)} ${unit} ago`;
+  }
+  return `${Math.round(passed)} s ago`;
 }
 
 /** Returns the error of a clock, such as "+1.25 ms ± 0.1". */

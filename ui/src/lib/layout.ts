@@ -21,6 +21,8 @@ export interface Place {
 
 /** The distance between neighbouring hosts. */
 const STEP = 26;
+/** The room for labels between subnets. */
+const ROOM = 44;
 /** The number of hosts that stand in one ring. More of them fill a disc. */
 const RING = 16;
 /** The angle that spreads points evenly over a disc. */
@@ -76,6 +78,7 @@ export function place(subnets: Subnet[], aspect: number): Place[] {
     subnet.x = Math.cos(angle) * ring * Math.sqrt(aspect);
     subnet.y = (Math.sin(angle) * ring) / Math.sqrt(aspect);
   });
+  spread(subnets);
   return subnets.flatMap((subnet) =>
     subnet.hosts.map((host, index) => {
       const isRing = subnet.hosts.length <= RING;
@@ -86,4 +89,17 @@ export function place(subnets: Subnet[], aspect: number): Place[] {
       return { host, subnet, x: subnet.x + Math.cos(angle) * distance, y: subnet.y + Math.sin(angle) * distance };
     }),
   );
+}
+
+/** Moves subnets away from the middle until no two of them overlap. */
+function spread(subnets: Subnet[]) {
+  let by = 1;
+  subnets.forEach((one, index) => {
+    const away = Math.hypot(one.x, one.y);
+    by = Math.max(by, (one.radius + ROOM * 2) / away);
+    for (const other of subnets.slice(index + 1)) {
+      by = Math.max(by, (one.radius + other.radius + ROOM) / Math.hypot(one.x - other.x, one.y - other.y));
+    }
+  });
+  for (const subnet of subnets) [subnet.x, subnet.y] = [subnet.x * by, subnet.y * by];
 }
