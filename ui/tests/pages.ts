@@ -12,6 +12,7 @@ const KINDS: Record<string, [file: string, kind: string]> = {
   '/': ['index.html', 'text/html; charset=utf-8'],
   '/console.js': ['console.js', 'text/javascript; charset=utf-8'],
   '/console.css': ['console.css', 'text/css; charset=utf-8'],
+  '/licenses.txt': ['licenses.txt', 'text/plain; charset=utf-8'],
 };
 
 /** Returns the policy that the program sends with its pages. */

@@ -22,7 +22,7 @@ export interface Place {
 /** The distance between neighbouring hosts. */
 const STEP = 26;
 /** The room for labels between subnets. */
-const ROOM = 44;
+const ROOM = 60;
 /** The number of hosts that stand in one ring. More of them fill a disc. */
 const RING = 16;
 /** The angle that spreads points evenly over a disc. */
@@ -57,7 +57,7 @@ export function subnetsOf(hosts: Host[]): Subnet[] {
 }
 
 function radius(hosts: number): number {
-  return hosts <= RING ? Math.max(46, (hosts * STEP * 1.5) / (2 * Math.PI)) : Math.max(66, STEP * 0.62 * Math.sqrt(hosts) + STEP);
+  return hosts <= RING ? Math.max(52, (hosts * STEP * 1.6) / (2 * Math.PI)) : Math.max(66, STEP * 0.62 * Math.sqrt(hosts) + STEP);
 }
 
 /**
@@ -74,7 +74,8 @@ export function place(subnets: Subnet[], aspect: number): Place[] {
     const inRing = index % each;
     if (inRing === 0 && index > 0) ring += 2 * widest + STEP * 2;
     const many = Math.min(each, subnets.length - index + inRing);
-    const angle = Math.PI + ((inRing + (many === 1 ? 0.5 : 0)) / many) * 2 * Math.PI + (many > 2 ? Math.PI / many : 0);
+    // The subnets of a ring stand behind the gaps of the ring before.
+    const angle = Math.PI + ((inRing + (many === 1 ? 0.5 : 0)) / many) * 2 * Math.PI + (many > 2 ? Math.PI / many : 0) + (Math.floor(index / each) * Math.PI) / many;
     subnet.x = Math.cos(angle) * ring * Math.sqrt(aspect);
     subnet.y = (Math.sin(angle) * ring) / Math.sqrt(aspect);
   });

@@ -45,6 +45,17 @@ class Live {
   groups = new Fetched<Group>(() => api.groups());
   runs = new Fetched<Run>(() => api.runs());
   #source: EventSource | null = null;
+  /** States of hosts that have changed, by the number of the host. */
+  #states = new Map<number, boolean>();
+  /** Shows new states before the list is fetched again. When thousands of hosts come at once, they are shown together. */
+  #applyStates = paced(async () => {
+    const states = new Map(this.#states);
+    this.#states.clear();
+    this.hosts.value = this.hosts.value.map((host) => {
+      const isHere = states.get(host.id);
+      return isHere === undefined || isHere === host.is_here ? host : { ...host, is_here: isHere };
+    });
+  });
   #listeners = new Set<(change: Change) => void>();
 
   constructor() {
@@ -142,10 +153,8 @@ class Live {
 
   #note(change: Change) {
     if (change.changed === 'host') {
-      const at = this.hosts.value.findIndex((host) => host.id === change.id);
-      const host = this.hosts.value[at];
-      // The state is shown at once. Facts and tags come with the list.
-      if (host && host.is_here !== change.is_here) this.hosts.value = this.hosts.value.with(at, { ...host, is_here: change.is_here });
+      this.#states.set(change.id, change.is_here);
+      this.#applyStates();
       this.hosts.refreshSoon();
       this.groups.refreshSoon();
     } else if (change.changed === 'run') {

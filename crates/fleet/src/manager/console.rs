@@ -1,4 +1,7 @@
 //! The console: pages for a browser, which are part of the program.
+//!
+//! The files in `console/` are built from `ui/` and committed, so that nobody who builds treecast needs Node. `ui/README.md` has the
+//! commands.
 
 use axum::{Router, http::header, response::IntoResponse, routing::get};
 
@@ -17,6 +20,7 @@ pub fn router() -> Router<Api> {
             get(|| page(include_str!("console/console.js"), "text/javascript; charset=utf-8")),
         )
         .route("/console.css", get(|| page(include_str!("console/console.css"), "text/css; charset=utf-8")))
+        .route("/licenses.txt", get(|| page(include_str!("console/licenses.txt"), "text/plain; charset=utf-8")))
 }
 
 async fn page(text: &'static str, kind: &'static str) -> impl IntoResponse {
