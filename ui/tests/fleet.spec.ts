@@ -1,6 +1,7 @@
 // The console before a manager with three agents: h1 and h2 at kiel, which permit commands, and h3 at bonn, which does not.
 
 import { expect, test, type APIRequestContext, type Page } from '@playwright/test';
+import { watch } from './mock.ts';
 import { URL as PAGES } from './place.ts';
 
 const change = { headers: { 'x-treecast': '1' } };
@@ -19,15 +20,7 @@ async function selectionOf(request: APIRequestContext, name: string): Promise<st
   return groups.find((group) => group.name === name)?.selection;
 }
 
-/** Fails when the browser refuses something because of the policy, or a script fails. */
-test.beforeEach(({ page }) => {
-  page.on('pageerror', (error) => {
-    throw error;
-  });
-  page.on('console', (message) => {
-    if (message.text().includes('Content Security Policy')) throw new Error(message.text());
-  });
-});
+test.beforeEach(({ page }) => watch(page));
 
 test.describe('somebody who is not logged in', () => {
   test.use({ storageState: { cookies: [], origins: [] } });

@@ -3,7 +3,7 @@
 
 import AxeBuilder from '@axe-core/playwright';
 import { expect, test } from '@playwright/test';
-import { fleet, mock, pastRun } from './mock.ts';
+import { fleet, mock, pastRun, watch } from './mock.ts';
 
 const hosts = fleet(60);
 const groups = [
@@ -45,6 +45,8 @@ const PAGES: [name: string, path: string, title: string][] = [
   ['audit', 'audit', 'Audit'],
 ];
 
+test.beforeEach(({ page }) => watch(page));
+
 for (const colorScheme of ['light', 'dark'] as const) {
   for (const width of [1280, 390]) {
     test.describe(`${colorScheme}, ${width} pixels`, () => {
@@ -63,6 +65,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
             await expect(page.locator('[data-asked=over]')).toBeVisible();
           }
           if (name === 'new-run') await expect(page.locator('[data-plan=current]')).toBeVisible();
+          if (name === 'host') await expect(page.locator('.plot canvas')).toBeVisible();
           if (name === 'hosts') {
             await page.getByRole('row', { name: 'graz-2' }).click();
             await page.getByRole('row', { name: 'graz-3' }).click();

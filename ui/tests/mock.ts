@@ -40,6 +40,16 @@ export function fleet(many: number): Host[] {
   });
 }
 
+/** Fails when a script of the page fails, or when the browser refuses something because of the policy. */
+export function watch(page: Page) {
+  page.on('pageerror', (error) => {
+    throw error;
+  });
+  page.on('console', (message) => {
+    if (message.text().includes('Content Security Policy')) throw new Error(message.text());
+  });
+}
+
 export interface Mocked {
   hosts: Host[];
   groups?: Group[];
