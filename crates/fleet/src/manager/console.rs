@@ -1,12 +1,15 @@
 //! The console: pages for a browser, which are part of the program.
+//!
+//! The files in `console/` are built from `ui/` and committed, so that nobody who builds treecast needs Node. `ui/README.md` has the
+//! commands.
 
 use axum::{Router, http::header, response::IntoResponse, routing::get};
 
 use super::api::Api;
 
 /// What a page may load: only what comes from here.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'none'; \
-     frame-ancestors 'none'; base-uri 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                      connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
 
 /// Returns what serves the pages.
 pub fn router() -> Router<Api> {
@@ -17,6 +20,10 @@ pub fn router() -> Router<Api> {
             get(|| page(include_str!("console/console.js"), "text/javascript; charset=utf-8")),
         )
         .route("/console.css", get(|| page(include_str!("console/console.css"), "text/css; charset=utf-8")))
+        .route(
+            "/licenses.txt",
+            get(|| page(include_str!("console/licenses.txt"), "text/plain; charset=utf-8")),
+        )
 }
 
 async fn page(text: &'static str, kind: &'static str) -> impl IntoResponse {

@@ -1,0 +1,167 @@
+// What the manager's API takes and returns. The API is crates/fleet/src/manager/api.rs.
+
+export type Role = 'viewer' | 'operator' | 'release-manager' | 'administrator';
+
+export interface Me {
+  name: string;
+  role: Role;
+}
+
+export interface Interface {
+  name: string;
+  addresses: string[];
+}
+
+export interface Facts {
+  hostname: string;
+  system: string;
+  kernel: string;
+  architecture: string;
+  processor: string;
+  processors: number;
+  memory_bytes: number;
+  free_bytes: number;
+  version: string;
+  interfaces: Interface[];
+  interface: string;
+}
+
+export interface Permits {
+  measure: boolean;
+  receive: boolean;
+  roll_out: boolean;
+  run_commands: boolean;
+}
+
+export interface Rates {
+  receives_bps: number;
+  sends_bps: number;
+}
+
+export interface Host {
+  id: number;
+  name: string;
+  key: string;
+  joined_ms: number;
+  seen_ms: number;
+  is_here: boolean;
+  facts: Facts;
+  may: Permits;
+  tags: Record<string, string>;
+  /** How far the host's time of day is from the manager's. `null` while it is not measured. */
+  clock: { ahead_ms: number; uncertainty_ms: number } | null;
+  /** What the interface towards the manager carries now. */
+  rates?: Rates | null;
+}
+
+export interface Group {
+  name: string;
+  selection: string;
+  hosts: number;
+}
+
+export interface Code {
+  code: string;
+  uses: number;
+  ends_ms: number;
+}
+
+export interface Asked {
+  id: number;
+  hosts: string[];
+}
+
+export interface Answer {
+  host: string;
+  lines: string[];
+  value?: unknown;
+  end?: { code: number | null; signal: number | null; errors?: string; last?: string | null };
+  failure?: string;
+  is_over: boolean;
+}
+
+export type RunState = 'waiting' | 'running' | 'done' | 'aborted' | 'failed';
+
+export interface Run {
+  id: number;
+  name: string;
+  who: string;
+  select: string;
+  settings: string[];
+  ordered_ms: number;
+  begun_ms: number | null;
+  ended_ms: number | null;
+  state: RunState;
+  reason: string | null;
+  events?: RunEvent[];
+  results?: Results;
+}
+
+/** What a run has told, as `treecast lab run --json` prints it. */
+export type RunEvent =
+  | { event: 'planned'; runs: number; estimate_seconds: number; left_out: string[] }
+  | { event: 'building'; network: string; nodes: number }
+  | { event: 'settling'; run: string }
+  | { event: 'started'; number: number; of: number; run: string; clients: number; expected_seconds: number }
+  | ({ event: 'client' } & Client)
+  | { event: 'again'; run: string; reason: string }
+  | ({ event: 'finished' } & Finished);
+
+export interface Client {
+  run: string;
+  node: string;
+  seconds: number | null;
+  failure: string | null;
+  attempts: number;
+  retransmitted_bytes: number | null;
+  duplicate_bytes: number | null;
+  dropped_packets: number | null;
+}
+
+export interface Finished {
+  number: number;
+  run: string;
+  seconds: number;
+  whole: number;
+  clients: number;
+  says: string;
+  measures: Record<string, number | null>;
+  saturated: string | null;
+  cut_short: boolean;
+  refused: string | null;
+}
+
+export interface Results {
+  whole_runs: number;
+  runs: number;
+  failures: { run: string; node: string; reason: string }[];
+  refused: { run: string; reason: string }[];
+  findings: { says: string; cell: string; measured: string; limit: string; verdict: string }[];
+  interrupted: boolean;
+}
+
+export interface Preview {
+  runs: string[];
+  estimate_seconds: number;
+  left_out: string[];
+}
+
+export interface NewRun {
+  name: string;
+  file: string;
+  base: string;
+  settings: string[];
+  select: string;
+  at_ms?: number;
+  repeat?: { every: string; times: number };
+}
+
+export interface AuditEntry {
+  at_ms: number;
+  who: string;
+  what: string;
+  about: string;
+  is_refused: boolean;
+}
+
+export type Change = { changed: 'host'; id: number; is_here: boolean } | { changed: 'run'; id: number } | { changed: 'all' };

@@ -1,0 +1,136 @@
+// A fleet that is not there: the API answered by the tests.
+
+import type { Page } from '@playwright/test';
+import type { Answer, AuditEntry, Group, Host, Run } from '../src/lib/types.ts';
+
+const now = Date.now();
+
+export function fleet(many: number): Host[] {
+  const sites = ['kiel', 'bonn', 'lyon', 'oslo', 'graz', 'pisa'];
+  return Array.from({ length: many }, (_, index) => {
+    const site = index % sites.length;
+    const isHere = index % 17 !== 5;
+    const net = many > 250 ? Math.floor(index / 200) : site;
+    const busy = ((index * 7919) % 100) ** 3 * 90;
+    return {
+      id: index + 1,
+      name: `${sites[site]}-${Math.floor(index / sites.length) + 1}`,
+      key: 'ed25519:0000000000000000000000000000000000000000000',
+      joined_ms: now - 86_400_000,
+      seen_ms: isHere ? now : now - (index % 60) * 61_000,
+      is_here: isHere,
+      facts: {
+        hostname: `${sites[site]}-${index}`,
+        system: 'Debian GNU/Linux 13 (trixie)',
+        kernel: '6.12.0',
+        architecture: index % 3 ? 'x86_64' : 'aarch64',
+        processor: 'a processor',
+        processors: 4,
+        memory_bytes: 8 * 2 ** 30,
+        free_bytes: 40 * 2 ** 30,
+        version: index % 9 ? '0.1.0' : '0.0.9',
+        interfaces: [{ name: 'eth0', addresses: [`10.${20 + (net >> 8)}.${net & 255}.${(Math.floor(index / (many > 250 ? 1 : sites.length)) % 200) + 10}`] }],
+        interface: 'eth0',
+      },
+      may: { measure: true, receive: true, roll_out: true, run_commands: index % 2 === 0 },
+      tags: { site: sites[site]!, role: index % 5 === 0 ? 'router' : 'client' },
+      clock: isHere ? { ahead_ms: ((index * 31) % 400) / 10 - 20, uncertainty_ms: 0.12 } : null,
+      rates: isHere ? { receives_bps: busy, sends_bps: busy / 9 } : null,
+    };
+  });
+}
+
+/** Fails when a script of the page fails, or when the browser refuses something because of the policy. */
+export function watch(page: Page) {
+  page.on('pageerror', (error) => {
+    throw error;
+  });
+  page.on('console', (message) => {
+    if (message.text().includes('Content Security Policy')) throw new Error(message.text());
+  });
+}
+
+export interface Mocked {
+  hosts: Host[];
+  groups?: Group[];
+  runs?: Run[];
+  audit?: AuditEntry[];
+  answers?: Answer[];
+}
+
+/** Whether a host is selected by alternatives of names, tags, states and groups: what the tests need of the language. */
+function selects(select: string, host: Host, groups: Group[]): boolean {
+  return select.split(/,|\bor\b/).some((part) => {
+    const [key = '', value] = part.trim().split('=');
+    if (key.startsWith('group:')) return groups.some((group) => group.name === key.slice(6) && selects(group.selection, host, groups));
+    if (key === 'state') return host.is_here === (value === 'here');
+    return value === undefined ? key === 'all' || key === host.name : host.tags[key] === value;
+  });
+}
+
+/** Has a page see a fleet that is not there. */
+export async function mock(page: Page, of: Mocked) {
+  // The connection for changes opens, and nothing changes.
+  await page.addInitScript(() => {
+    class Silent extends EventTarget {
+      onopen: (() => void) | null = null;
+      readyState = 1;
+      constructor() {
+        super();
+        queueMicrotask(() => this.onopen?.());
+      }
+      close() {}
+    }
+    Object.assign(window, { EventSource: Silent });
+  });
+  await page.route('**/api/**', (route) => {
+    const url = new URL(route.request().url());
+    const json = (body: unknown) => route.fulfill({ json: body });
+    const select = url.searchParams.get('select') ?? 'all';
+    const run = /^\/api\/runs\/(\d+)$/.exec(url.pathname)?.[1];
+    const host = /^\/api\/hosts\/([^/]+)$/.exec(url.pathname)?.[1];
+    if (url.pathname === '/api/me') return json({ name: 'admin', role: 'administrator' });
+    if (host) return json(of.hosts.find((other) => other.name === host));
+    if (url.pathname === '/api/hosts') {
+      return json(of.hosts.filter((other) => selects(select, other, of.groups ?? [])));
+    }
+    if (url.pathname === '/api/groups') return json(of.groups ?? []);
+    if (url.pathname === '/api/runs/plan') return json({ runs: ['fleet, multicast nack', 'fleet, unicast nack'], estimate_seconds: 12, left_out: [] });
+    if (url.pathname === '/api/runs') return json((of.runs ?? []).map((other) => ({ ...other, events: undefined })));
+    if (run) return json(of.runs?.find((other) => other.id === Number(run)));
+    if (url.pathname === '/api/asks') return json({ id: 1, hosts: (of.answers ?? []).map((answer) => answer.host) });
+    if (url.pathname === '/api/asks/1') return json(of.answers ?? []);
+    if (url.pathname === '/api/audit') return json(of.audit ?? []);
+    return route.fulfill({ status: 404, json: { error: 'there is no such thing' } });
+  });
+}
+
+/** A run of an experiment that is over. */
+export function pastRun(id: number, factor = 1): Run {
+  const names = ['fleet, multicast nack', 'fleet, multicast nack with FEC', 'fleet, unicast nack'];
+  return {
+    id, name: `nightly-${id}`, who: 'admin', select: 'site=kiel', settings: ['repeats=1'], state: 'done',
+    ordered_ms: now - 900_000, begun_ms: now - 899_000, ended_ms: now - 800_000, reason: '2 of 3 runs are whole; kiel-3 did not get all',
+    events: [
+      { event: 'planned', runs: 3, estimate_seconds: 90, left_out: ['xcast: no router speaks it'] },
+      ...names.flatMap((run, index) => [
+        { event: 'started' as const, number: index + 1, of: 3, run, clients: 3, expected_seconds: 30 },
+        ...[1, 2, 3].map((client) => ({
+          event: 'client' as const, run, node: `kiel-${client}`, seconds: index === 2 && client === 3 ? null : (3 + index * client) * factor,
+          failure: index === 2 && client === 3 ? 'the file did not come in time' : null, attempts: 1, retransmitted_bytes: 4096 * client,
+          duplicate_bytes: 0, dropped_packets: 0,
+        })),
+        {
+          event: 'finished' as const, number: index + 1, run, seconds: 30, whole: index === 2 ? 2 : 3, clients: 3,
+          says: index === 2 ? '2 of 3 got all' : 'all got all', saturated: null, cut_short: false, refused: null,
+          measures: { time: (4 + index * 3) * factor, network_bytes: 6.4e6 * (index + 1), sender_bytes: 2.1e6 * (index === 2 ? 3 : 1), missing: index === 2 ? 0.1 : 0 },
+        },
+      ]),
+    ],
+    results: {
+      whole_runs: 2, runs: 3, interrupted: false, refused: [],
+      failures: [{ run: names[2]!, node: 'kiel-3', reason: 'the file did not come in time' }],
+      findings: [{ says: 'every copy is whole', cell: 'fleet', measured: '0.03', limit: 'at most 0', verdict: 'fails' }],
+    },
+  };
+}
