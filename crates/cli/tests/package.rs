@@ -21,8 +21,10 @@ use treecast_host::namespace::{self, Namespace};
 const SIZE: usize = 3_000_000;
 /// What the program for devices may have at most.
 const MOST_ENDPOINT_BYTES: u64 = 6_000_000;
-const UNITS: [&str; 4] = [
+const UNITS: [&str; 6] = [
+    "treecast-agent.service",
     "treecast-feed.service",
+    "treecast-manager.service",
     "treecast-mroute.service",
     "treecast-router.service",
     "treecast-standing.service",
