@@ -1,6 +1,7 @@
 //! What is known of a host: facts that its agent tells, by which hosts are selected, too.
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::{IpAddr, UdpSocket},
     path::Path,
@@ -33,6 +34,8 @@ pub struct Facts {
     pub interfaces: Vec<Interface>,
     /// The interface that leads to the manager, or the first.
     pub interface: String,
+    /// The active version of each release.
+    pub releases: BTreeMap<String, String>,
 }
 
 /// An interface of a host.
@@ -62,6 +65,7 @@ impl Facts {
             boot: line("/proc/sys/kernel/random/boot_id"),
             interface: towards(manager, &interfaces),
             interfaces,
+            releases: BTreeMap::new(),
         }
     }
 
@@ -78,7 +82,8 @@ impl Facts {
             "version" => self.version.clone(),
             "interface" => self.interface.clone(),
             "address" => self.address()?.to_string(),
-            _ => return None,
+            // The version of a release: `release.NAME`.
+            _ => self.releases.get(key.strip_prefix("release.")?)?.clone(),
         };
         Some(text)
     }

@@ -19,6 +19,7 @@ pub mod facts;
 pub mod manager;
 pub mod message;
 pub mod permits;
+pub mod release;
 pub mod selection;
 
 use std::{future::Future, io, time::Duration};

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{facts::Facts, permits::Permits};
+use crate::{facts::Facts, permits::Permits, release::Signed};
 
 /// The version of what is said here. Both sides name theirs, and the older one decides what is said.
 pub const PROTOCOL: u32 = 1;
@@ -145,6 +145,14 @@ pub enum Work {
         #[serde(rename = "every_ms")]
         every_ms: u64,
     },
+    /// Make ready for the files of a release. Tells the folder for them, or null where all are there.
+    Stage { signed: Signed },
+    /// Compare what is there of a release with it. Tells the first difference, or null.
+    Verify { signed: Signed },
+    /// Activate a release by the host's own command.
+    Activate { signed: Signed },
+    /// Activate the version before.
+    GoBack { name: String },
     /// End the sampling of an earlier order, and tell all samples.
     StopSampling { order: u64 },
 }

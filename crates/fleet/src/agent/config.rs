@@ -10,6 +10,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use treecast_host::{quantity::Size, text};
 
+use super::releases::Habits;
 use crate::permits::Permits;
 
 /// Where the configuration is looked for when no file is named.
@@ -28,6 +29,7 @@ pub struct Config {
     /// The most bytes of reports that wait on the disk for the manager.
     pub spool: Size,
     pub may: Permits,
+    pub roll_out: Habits,
     pub tags: BTreeMap<String, String>,
 }
 
@@ -38,6 +40,7 @@ impl Default for Config {
             proxy: None,
             spool: Size(64 << 20),
             may: Permits::default(),
+            roll_out: Habits::default(),
             tags: BTreeMap::new(),
         }
     }

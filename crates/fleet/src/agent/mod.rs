@@ -15,6 +15,7 @@ mod fetch;
 pub mod joined;
 pub mod keeper;
 mod permitted;
+pub mod releases;
 mod session;
 mod spool;
 mod worker;
@@ -34,6 +35,7 @@ use self::{
     dial::Dial,
     fetch::Fetcher,
     joined::JoinError,
+    releases::Releases,
     session::{Conversation, SessionError},
     spool::{Spool, SpoolError},
     worker::Worker,
@@ -81,6 +83,11 @@ pub enum AgentError {
 }
 
 impl Options {
+    /// Returns the releases of this host.
+    pub fn releases(&self) -> Releases<'_> {
+        Releases { state: &self.state, habits: &self.config.roll_out }
+    }
+
     /// Returns the folder in which programs work, and out of which nothing leads that is only measured.
     pub fn work_folder(&self) -> PathBuf {
         self.state.join("work")

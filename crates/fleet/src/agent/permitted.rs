@@ -30,6 +30,9 @@ impl Check<'_> {
         match work {
             Work::Facts | Work::Listening { .. } | Work::Signal { .. } | Work::StopSampling { .. } => Ok(()),
             Work::Start(start) => self.start(start),
+            Work::Stage { .. } | Work::Verify { .. } | Work::Activate { .. } | Work::GoBack { .. } => {
+                self.needs(self.permits.roll_out, "roll_out")
+            }
             Work::Sample { .. } => self.needs(self.permits.measure, "measure"),
             Work::Folder { name } => self.may_use_files().and_then(|()| check_name(name)),
             Work::Fetch { folder, name, .. } => {

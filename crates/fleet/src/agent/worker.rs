@@ -51,6 +51,8 @@ pub struct Worker {
     pub fetcher: Fetcher,
     /// The samplings that go on, each with the switch that ends it.
     samplings: Mutex<HashMap<u64, Arc<AtomicBool>>>,
+    /// Held while the active version of a release changes.
+    releasing: Mutex<()>,
     /// The processes of programs that run, by order.
     running: Mutex<HashMap<u64, u32>>,
 }
@@ -63,6 +65,7 @@ impl Worker {
             reported: Notify::new(),
             fetcher,
             samplings: Mutex::default(),
+            releasing: Mutex::default(),
             running: Mutex::default(),
         }
     }
@@ -127,6 +130,24 @@ impl Worker {
                     worker.done(number, json!(found));
                 });
             }
+            Work::Stage { signed } => {
+                let staged = self.options.releases().stage(&signed);
+                self.answer(number, staged.map(|folder| json!(folder)).map_err(io::Error::other));
+            }
+            Work::Verify { signed } => {
+                let worker = Arc::clone(self);
+                tokio::task::spawn_blocking(move || {
+                    let verified = worker.options.releases().verify(&signed);
+                    worker.answer(number, verified.map(|found| json!(found)).map_err(io::Error::other));
+                });
+            }
+            Work::Activate { signed } => self.change_release(number, move |worker| {
+                let is_used = |folder: &Path| worker.uses(folder);
+                worker.options.releases().activate(&signed, &is_used).map(|()| json!(true))
+            }),
+            Work::GoBack { name } => self.change_release(number, move |worker| {
+                worker.options.releases().go_back(&name).map(|version| json!(version))
+            }),
             Work::Listening { transport, port } => {
                 let is_bound = treecast_experiment::site::is_bound(&transport, port);
                 self.done(number, json!(is_bound));
@@ -138,10 +159,39 @@ impl Worker {
         }
     }
 
+    /// Changes the active version of a release. When the agent ends meanwhile, it is not done again: the host's facts say which version
+    /// it has then.
+    fn change_release(
+        self: &Arc<Self>,
+        number: u64,
+        change: impl FnOnce(&Self) -> Result<serde_json::Value, String> + Send + 'static,
+    ) {
+        if let Err(error) = self.spool.begin(number) {
+            return self.fail(number, &error.to_string());
+        }
+        let worker = Arc::clone(self);
+        tokio::task::spawn_blocking(move || {
+            // One after the other: two activations would not know what the other has done.
+            let _turn = worker.releasing.lock().unwrap_or_else(PoisonError::into_inner);
+            let changed = change(&worker);
+            worker.answer(number, changed.map_err(io::Error::other));
+        });
+    }
+
+    /// Whether a program that runs was started with a folder.
+    fn uses(&self, folder: &Path) -> bool {
+        let folder = folder.to_string_lossy();
+        self.lock_running().keys().any(|order| {
+            let kept = fs::read_to_string(self.kept_folder(*order).join("kept"));
+            kept.is_ok_and(|kept| kept.contains(&*folder))
+        })
+    }
+
     /// Returns the facts of this host as they are now.
     pub fn facts(&self) -> Facts {
         let manager = self.fetcher.manager();
-        Facts::gather(&self.options.state, &self.options.version, manager)
+        let facts = Facts::gather(&self.options.state, &self.options.version, manager);
+        Facts { releases: self.options.releases().active(), ..facts }
     }
 
     /// Returns what the interface towards the manager has carried.

@@ -7,6 +7,7 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -19,7 +20,7 @@ use axum::{
         IntoResponse, Response,
         sse::{self, Sse},
     },
-    routing::{get, post, put},
+    routing::{delete, get, post, put},
 };
 use futures_util::Stream;
 use rusqlite::params;
@@ -33,6 +34,7 @@ use super::{
     asks::{self, Answer},
     hosts::Host,
     hub::{Hub, HubError, now_ms},
+    rollouts::{NewRollout, ReleaseView, RolloutError, RolloutView, Rollouts},
     runs::{NewRun, RunView, Runs, RunsError},
     store::StoreError,
 };
@@ -40,6 +42,7 @@ use crate::{
     agent::config::{check_name, check_tag},
     code::{Code, SECRET_LEN},
     message::{Program, Start, Work},
+    release::Signed,
     selection::{Selection, SelectionError},
 };
 
@@ -55,6 +58,7 @@ pub struct Api(Arc<Inner>);
 struct Inner {
     hub: Arc<Hub>,
     runs: Arc<Runs>,
+    rollouts: Arc<Rollouts>,
     /// The manager's key and addresses, for codes.
     key: PublicKey,
     addresses: Vec<String>,
@@ -79,8 +83,14 @@ pub enum Denied {
 type Answered<T> = Result<Json<T>, Denied>;
 
 impl Api {
-    pub fn new(hub: Arc<Hub>, runs: Arc<Runs>, key: PublicKey, addresses: Vec<String>) -> Self {
-        Self(Arc::new(Inner { hub, runs, key, addresses, links: Mutex::default() }))
+    pub fn new(
+        hub: Arc<Hub>,
+        runs: Arc<Runs>,
+        rollouts: Arc<Rollouts>,
+        key: PublicKey,
+        addresses: Vec<String>,
+    ) -> Self {
+        Self(Arc::new(Inner { hub, runs, rollouts, key, addresses, links: Mutex::default() }))
     }
 
     /// Makes a link for a browser, which logs in whoever opens it first.
@@ -127,6 +137,12 @@ impl Api {
             .route("/api/runs/{id}", get(run))
             .route("/api/runs/{id}/abort", post(abort_run))
             .route("/api/runs/{id}/results", get(results))
+            .route("/api/releases", get(releases).post(add_release))
+            .route("/api/releases/{id}", delete(withdraw_release))
+            .route("/api/releases/{id}/verify", post(verify_release))
+            .route("/api/rollouts", get(rollouts).post(begin_rollout))
+            .route("/api/rollouts/{id}", get(rollout))
+            .route("/api/rollouts/{id}/{change}", post(change_rollout))
             .route("/api/audit", get(audit))
             .route("/api/changes", get(changes))
             .merge(super::console::router())
@@ -510,6 +526,93 @@ async fn results(State(api): State<Api>, _: Caller, Path(id): Path<i64>) -> Resu
     Ok(([(header::CONTENT_TYPE, "application/vnd.sqlite3")], bytes).into_response())
 }
 
+/// A release whose files are in a folder of the manager's host.
+#[derive(Serialize, Deserialize)]
+pub struct NewRelease {
+    pub signed: Signed,
+    pub folder: PathBuf,
+}
+
+async fn releases(State(api): State<Api>, _: Caller) -> Answered<Vec<ReleaseView>> {
+    Ok(Json(api.0.rollouts.releases().await?))
+}
+
+async fn add_release(
+    State(api): State<Api>,
+    caller: Caller,
+    Json(new): Json<NewRelease>,
+) -> Answered<serde_json::Value> {
+    let about = new.folder.display().to_string();
+    api.permit(&caller, Role::ReleaseManager, "add a release", &about).await?;
+    match api.0.rollouts.add(&caller.name, new.signed, new.folder).await {
+        Ok(id) => Ok(Json(serde_json::json!({ "id": id }))),
+        Err(error) => {
+            api.0.hub.audit(&caller.name, "add a release", &error.to_string(), true).await?;
+            Err(error.into())
+        }
+    }
+}
+
+async fn withdraw_release(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Result<StatusCode, Denied> {
+    api.permit(&caller, Role::ReleaseManager, "withdraw a release", &id.to_string()).await?;
+    api.0.rollouts.withdraw(id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Asks hosts whether they have a release, by its hashes.
+async fn verify_release(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<i64>,
+    Json(which): Json<Which>,
+) -> Answered<Asked> {
+    api.permit(&caller, Role::Operator, "verify a release", &format!("{id} at {}", which.select)).await?;
+    let signed = api.0.rollouts.signed(id).await?;
+    let hosts = api.0.hub.select(&which.select).await?;
+    if hosts.is_empty() {
+        return Err(Denied::Bad(format!("no host is selected by `{}`", which.select)));
+    }
+    let work = Work::Verify { signed };
+    let id = asks::ask(&api.0.hub, &caller.name, &which.select, &hosts, &work).await?;
+    Ok(Json(Asked { id, hosts: hosts.into_iter().map(|host| host.name).collect() }))
+}
+
+async fn rollouts(State(api): State<Api>, _: Caller) -> Answered<Vec<RolloutView>> {
+    Ok(Json(api.0.rollouts.all().await?))
+}
+
+async fn rollout(State(api): State<Api>, _: Caller, Path(id): Path<i64>) -> Answered<RolloutView> {
+    Ok(Json(api.0.rollouts.one(id).await?))
+}
+
+async fn begin_rollout(
+    State(api): State<Api>,
+    caller: Caller,
+    Json(new): Json<NewRollout>,
+) -> Answered<RolloutView> {
+    api.permit(&caller, Role::ReleaseManager, "roll out", &new.release.to_string()).await?;
+    let id = api.0.rollouts.begin(&caller.name, new).await?;
+    Ok(Json(api.0.rollouts.one(id).await?))
+}
+
+/// Changes what becomes of a rollout: approve, pause, go, abort, retry or back.
+async fn change_rollout(
+    State(api): State<Api>,
+    caller: Caller,
+    Path((id, change)): Path<(i64, String)>,
+) -> Answered<RolloutView> {
+    api.permit(&caller, Role::ReleaseManager, "change a rollout", &format!("{id}: {change}")).await?;
+    match change.as_str() {
+        "back" => api.0.rollouts.go_back(id).await?,
+        change => api.0.rollouts.change(id, &caller.name, change).await?,
+    }
+    Ok(Json(api.0.rollouts.one(id).await?))
+}
+
 /// A line of the log of who did what.
 #[derive(Serialize)]
 struct Entry {
@@ -607,6 +710,19 @@ impl From<HubError> for Denied {
             HubError::Store(error) => error.into(),
             HubError::NoHost(_) => Self::Missing(error.to_string()),
             HubError::Selection(_) | HubError::Full { .. } => Self::Bad(error.to_string()),
+        }
+    }
+}
+
+impl From<RolloutError> for Denied {
+    fn from(error: RolloutError) -> Self {
+        match error {
+            RolloutError::Hub(error) => error.into(),
+            RolloutError::Store(error) => error.into(),
+            RolloutError::Missing(what) => Self::Missing(what),
+            RolloutError::Release(_) | RolloutError::Wrong(_) | RolloutError::File(_) => {
+                Self::Bad(error.to_string())
+            }
         }
     }
 }

@@ -101,6 +101,7 @@ struct Outlet {
 pub enum Change {
     Host { id: HostId, is_here: bool },
     Run { id: i64 },
+    Rollout { id: i64 },
 }
 
 /// The reason why hosts are not ordered anything.

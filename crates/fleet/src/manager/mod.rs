@@ -9,6 +9,7 @@
 //!   access   roles, tokens, logins
 //!   asks     one question to many hosts
 //!   runs     experiments over the fleet
+//!   rollouts releases that go to hosts ring by ring
 //! ```
 
 pub mod access;
@@ -18,6 +19,7 @@ mod asks;
 mod console;
 mod hosts;
 mod hub;
+mod rollouts;
 mod runs;
 mod site;
 mod store;
@@ -41,6 +43,7 @@ use treecast_driver::security::{
 use self::{
     access::Role,
     hub::Hub,
+    rollouts::Rollouts,
     runs::Runs,
     store::{Store, StoreError},
 };
@@ -51,6 +54,7 @@ use crate::{
 
 pub use hosts::{Host, HostId};
 pub use hub::HubError;
+pub use rollouts::{NewRollout, ReleaseView, Ring, RolloutView};
 pub use runs::{NewRun, Repeat, RunView, State};
 
 /// The port at which agents reach a manager.
@@ -149,7 +153,15 @@ impl Manager {
         let text = serde_json::to_string_pretty(&own).map_err(|error| failed(io::Error::other(error)))?;
         write_private(&path, &text).map_err(failed)?;
         let runs = Runs::start(Arc::clone(&hub), &options).await?;
-        let api = api::Api::new(Arc::clone(&hub), runs, identity.public_key(), advertised(&options, agents));
+        let rollouts =
+            Rollouts::start(Arc::clone(&hub), options.state.clone(), options.treecast.clone()).await?;
+        let api = api::Api::new(
+            Arc::clone(&hub),
+            runs,
+            rollouts,
+            identity.public_key(),
+            advertised(&options, agents),
+        );
         let own = access::Caller { name: "this host".into(), role: Role::Administrator };
         let link = api.link(own).map_err(|error| StoreError::Failed(error.to_string()))?;
         let login = format!("http://{console}{link}");

@@ -150,6 +150,18 @@ const SCHEMA: &str = "
         id INTEGER PRIMARY KEY, name TEXT NOT NULL, who TEXT NOT NULL, selection TEXT NOT NULL, file TEXT NOT NULL,
         settings TEXT NOT NULL, base TEXT NOT NULL, ordered INTEGER NOT NULL, due INTEGER NOT NULL,
         every_ms INTEGER NOT NULL, times INTEGER NOT NULL, begun INTEGER, ended INTEGER, state TEXT NOT NULL, reason TEXT);
+    CREATE TABLE IF NOT EXISTS releases (
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL, version TEXT NOT NULL, signed TEXT NOT NULL, who TEXT NOT NULL,
+        added INTEGER NOT NULL, withdrawn INTEGER NOT NULL DEFAULT 0, UNIQUE (name, version));
+    CREATE TABLE IF NOT EXISTS rollouts (
+        id INTEGER PRIMARY KEY, release INTEGER NOT NULL REFERENCES releases (id), rings TEXT NOT NULL,
+        errors INTEGER NOT NULL, who TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, ordered INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS rollout_hosts (
+        rollout INTEGER NOT NULL REFERENCES rollouts (id), host INTEGER NOT NULL REFERENCES hosts (id) ON DELETE CASCADE,
+        ring INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT, PRIMARY KEY (rollout, host));
+    CREATE TABLE IF NOT EXISTS rollout_sent (
+        id INTEGER PRIMARY KEY, rollout INTEGER NOT NULL REFERENCES rollouts (id), ring INTEGER NOT NULL,
+        hosts INTEGER NOT NULL, sent_bytes INTEGER NOT NULL, unicast_bytes INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS tokens (
         fingerprint TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, role TEXT NOT NULL, made INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS logins (

@@ -1,0 +1,274 @@
+//! The releases of a host: staged, verified, activated by the host's own command, and gone back from.
+//!
+//! A release is staged below the agent's work folder, where its files are received. For activation it is moved to a folder that no
+//! ordered program may write to, and compared there with what was signed. Only then does the host's command run.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use treecast_driver::security::PublicKey;
+
+use super::joined::write_private;
+use crate::{
+    message::{read, text_of},
+    release::{Release, Signed},
+};
+
+/// How a host takes releases: `[roll_out]` of its configuration.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Habits {
+    /// The public keys of those whose releases are taken.
+    pub keys: Vec<String>,
+    /// The command that activates a release. `{folder}` stands for its folder, `{version}` for its version.
+    pub activate: Vec<String>,
+}
+
+/// The longest time that an activation may take.
+const ACTIVATION_TIME: Duration = Duration::from_secs(600);
+
+/// The versions of one release at a host.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Versions {
+    active: Option<String>,
+    /// The version before, to go back to.
+    before: Option<String>,
+}
+
+/// The releases of a host.
+pub struct Releases<'a> {
+    /// The agent's folder.
+    pub state: &'a Path,
+    pub habits: &'a Habits,
+}
+
+impl Releases<'_> {
+    /// Returns the active version of each release.
+    pub fn active(&self) -> BTreeMap<String, String> {
+        let all = self.versions().into_iter();
+        all.filter_map(|(name, versions)| Some((name, versions.active?))).collect()
+    }
+
+    /// Makes ready for the files of a release. Returns the folder for them; `None` where the host has all of them already.
+    pub fn stage(&self, signed: &Signed) -> Result<Option<PathBuf>, String> {
+        let release = self.check(signed)?;
+        if let Some(from) = &release.from
+            && self.active().get(&release.name) != Some(from)
+        {
+            let name = &release.name;
+            let has = self.active().remove(name).unwrap_or_else(|| "none".to_owned());
+            return Err(format!("the release is for hosts with {name} {from}, and this one has {has}"));
+        }
+        if release.verify(&self.kept(&release)).is_ok() {
+            return Ok(None);
+        }
+        let folder = self.staged(&release);
+        let failed = |error: io::Error| format!("{}: {error}", folder.display());
+        remove(&folder).map_err(failed)?;
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let free = fs::File::open(&folder).ok().and_then(treecast_host::folder::free_bytes);
+        match free.is_none_or(|free| free >= release.size_bytes()) {
+            true => Ok(Some(folder)),
+            false => Err(format!(
+                "the disk has {} bytes of room, and the release needs {}",
+                free.unwrap_or(0),
+                release.size_bytes()
+            )),
+        }
+    }
+
+    /// Compares what the host has of a release with it. Returns the first difference, in words.
+    pub fn verify(&self, signed: &Signed) -> Result<Option<String>, String> {
+        let release = self.check(signed)?;
+        let kept = self.kept(&release);
+        let folder = if kept.exists() { kept } else { self.staged(&release) };
+        Ok(release.verify(&folder).err().map(|error| error.to_string()))
+    }
+
+    /// Activates a release by the host's command. One that is active is left alone. `is_used` tells whether a program that the manager
+    /// has started still runs with a folder.
+    pub fn activate(&self, signed: &Signed, is_used: &dyn Fn(&Path) -> bool) -> Result<(), String> {
+        let release = self.check(signed)?;
+        if self.active().get(&release.name) == Some(&release.version) {
+            return Ok(());
+        }
+        let (staged, kept) = (self.staged(&release), self.kept(&release));
+        if !kept.exists() {
+            if is_used(&staged) {
+                return Err("a program still writes to the release's folder".into());
+            }
+            let failed = |error: io::Error| format!("{}: {error}", kept.display());
+            fs::create_dir_all(kept.parent().unwrap_or(self.state)).map_err(failed)?;
+            fs::rename(&staged, &kept).map_err(failed)?;
+        }
+        if let Err(error) = release.verify(&kept) {
+            // It is received anew next time.
+            _ = remove(&kept);
+            return Err(error.to_string());
+        }
+        self.run(&release.name, &release.version, &kept)?;
+        self.note(&release.name, &release.version)
+    }
+
+    /// Activates the version before.
+    pub fn go_back(&self, name: &str) -> Result<String, String> {
+        let versions = self.versions().remove(name).unwrap_or_default();
+        let before =
+            versions.before.ok_or_else(|| format!("there is no version of {name} before the active one"))?;
+        let kept = self.state.join("releases").join(name).join(&before);
+        if !kept.exists() {
+            return Err(format!("{name} {before} is not on this host any more"));
+        }
+        self.run(name, &before, &kept)?;
+        self.note(name, &before)?;
+        Ok(before)
+    }
+
+    fn check(&self, signed: &Signed) -> Result<Release, String> {
+        let keys: Result<Vec<PublicKey>, _> = self.habits.keys.iter().map(|key| key.parse()).collect();
+        let keys = keys.map_err(|error| format!("`keys` below [roll_out] in agent.toml: {error}"))?;
+        let release = signed.check(Some(&keys)).map_err(|error| error.to_string())?;
+        match &release.architecture {
+            Some(other) if other != std::env::consts::ARCH => {
+                Err(format!("the release is for {other}, and this host is {}", std::env::consts::ARCH))
+            }
+            _ => Ok(release),
+        }
+    }
+
+    fn run(&self, name: &str, version: &str, folder: &Path) -> Result<(), String> {
+        let Some((program, words)) = self.habits.activate.split_first() else {
+            return Err("this host has no command to activate releases: set `activate` below [roll_out] in agent.toml".into());
+        };
+        let fill = |word: &String| {
+            word.replace("{folder}", &folder.to_string_lossy())
+                .replace("{version}", version)
+                .replace("{name}", name)
+        };
+        let mut command = Command::new(program);
+        command.args(words.iter().map(fill)).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
+        let errors = self.state.join("activation-errors");
+        let file = fs::File::create(&errors).map_err(|error| error.to_string())?;
+        let failed = |error: io::Error| format!("{program} cannot be started: {error}");
+        let mut child = command.stderr(file).spawn().map_err(failed)?;
+        let began = Instant::now();
+        let status = loop {
+            match child.try_wait().map_err(failed)? {
+                Some(status) => break status,
+                None if began.elapsed() > ACTIVATION_TIME => {
+                    // It is waited for below.
+                    _ = child.kill();
+                    _ = child.wait();
+                    return Err(format!(
+                        "{program} was not done after {} s, and was killed",
+                        ACTIVATION_TIME.as_secs()
+                    ));
+                }
+                None => std::thread::sleep(Duration::from_millis(50)),
+            }
+        };
+        if status.success() {
+            return Ok(());
+        }
+        let said = fs::read_to_string(&errors).unwrap_or_default();
+        let last = said.lines().last().unwrap_or("it said nothing");
+        Err(format!("{program} failed ({status}): {last:.300}"))
+    }
+
+    fn note(&self, name: &str, version: &str) -> Result<(), String> {
+        let mut all = self.versions();
+        let versions = all.entry(name.to_owned()).or_default();
+        versions.before = versions.active.replace(version.to_owned()).filter(|before| before != version);
+        let path = self.state.join("releases.json");
+        write_private(&path, &text_of(&all)).map_err(|error| format!("{}: {error}", path.display()))?;
+        self.forget_old(name, &all[name]);
+        Ok(())
+    }
+
+    /// Removes what is neither active nor the version before.
+    fn forget_old(&self, name: &str, versions: &Versions) {
+        let folder = self.state.join("releases").join(name);
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let version = entry.file_name().to_string_lossy().into_owned();
+            if ![&versions.active, &versions.before].contains(&&Some(version)) {
+                // It is tried again after the next activation.
+                _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+
+    fn versions(&self) -> BTreeMap<String, Versions> {
+        let text = fs::read_to_string(self.state.join("releases.json")).unwrap_or_default();
+        read(&text).unwrap_or_default()
+    }
+
+    fn staged(&self, release: &Release) -> PathBuf {
+        self.state.join("work").join(format!("release-{}-{}", release.name, release.version))
+    }
+
+    fn kept(&self, release: &Release) -> PathBuf {
+        self.state.join("releases").join(&release.name).join(&release.version)
+    }
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_driver::security::Identity;
+
+    use super::*;
+
+    #[test]
+    fn a_release_is_taken_activated_once_and_gone_back_from() {
+        let state = std::env::temp_dir().join(format!("treecast-releases-{}", std::process::id()));
+        let source = state.join("source");
+        fs::create_dir_all(&source).unwrap();
+        let key = Identity::generate().unwrap();
+        let script = format!("echo {{version}} >> {0}; test {{version}} != 3", state.join("log").display());
+        let habits = Habits {
+            keys: vec![key.public_key().to_string()],
+            activate: ["sh", "-c", &script].map(str::to_owned).into(),
+        };
+        let releases = Releases { state: &state, habits: &habits };
+        let make = |version: &str| {
+            fs::write(source.join("file"), version).unwrap();
+            Release::of_folder(&source, "app", version, None, None).unwrap().sign(&key)
+        };
+        let take = |version: &str| {
+            let signed = make(version);
+            let folder = releases.stage(&signed).unwrap().expect("it is not here yet");
+            assert!(releases.verify(&signed).unwrap().unwrap().contains("it is missing"));
+            fs::copy(source.join("file"), folder.join("file")).unwrap();
+            assert_eq!(releases.verify(&signed).unwrap(), None);
+            assert!(releases.activate(&signed, &|_| true).unwrap_err().contains("still writes"));
+            (releases.activate(&signed, &|_| false), signed)
+        };
+        let (first, signed) = take("1");
+        first.unwrap();
+        releases.activate(&signed, &|_| false).unwrap();
+        assert_eq!(releases.stage(&signed).unwrap(), None);
+        take("2").0.unwrap();
+        assert!(take("3").0.unwrap_err().contains("sh failed"));
+        assert_eq!(releases.active()["app"], "2");
+        assert_eq!(releases.go_back("app").unwrap(), "1");
+        assert_eq!(releases.active()["app"], "1");
+        assert_eq!(fs::read_to_string(state.join("log")).unwrap(), "1\n2\n3\n1\n");
+        let foreign = Release::of_folder(&source, "app", "9", Some("vax".into()), None).unwrap().sign(&key);
+        assert!(releases.stage(&foreign).unwrap_err().contains("the release is for vax"));
+        let later = Release::of_folder(&source, "app", "9", None, Some("7".into())).unwrap().sign(&key);
+        assert!(releases.stage(&later).unwrap_err().contains("for hosts with app 7, and this one has 1"));
+        fs::remove_dir_all(&state).unwrap();
+    }
+}
