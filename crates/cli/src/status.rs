@@ -31,7 +31,7 @@ const FRESH_SCREEN: &str = "\u{1b}[H\u{1b}[J";
 /// The largest number of rules of a standing receiver that are shown.
 const MOST_RULES: usize = 20;
 
-/// Show the senders, receivers and standing receivers that run on this host.
+/// Show the senders and receivers that run on this host.
 ///
 /// Shows the sessions of this user, and its standing receivers with their rules and their last session; as root, those of all users. Rates are those of the last seconds. The exit
 /// code is 0, also if none runs.

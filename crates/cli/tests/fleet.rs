@@ -238,3 +238,124 @@ fn kill_all(fleet: &mut Fleet) {
     }
     assert!(Path::new("/run/netns").join(name).exists());
 }
+
+/// A lab with a manager at the sender's node and agents that take releases of one key at the receivers'.
+struct Ring {
+    site: Site,
+    _programs: Vec<Guarded>,
+}
+
+impl Ring {
+    /// `client1` has a command that fails. Of the agents, that of `client2` is not started.
+    fn new() -> (Self, String) {
+        let site = Site::up("lan:clients=3");
+        let scratch = &site.scratch;
+        let key = finish_well(start(
+            scratch.command("keys new release").env("XDG_CONFIG_HOME", scratch.path("config")),
+        ));
+        let key = key.split_whitespace().find(|word| word.starts_with("tck1.")).expect("a key").to_owned();
+        let listen = format!("[{}]:7443", site.address("server0"));
+        let (manager, code) =
+            manager(scratch, site.command("server0", format!("manager --json --state m --listen {listen}")));
+        for node in ["client0", "client1", "client2"] {
+            // The activation leaves a mark, so that one that was made twice would show.
+            let mark = scratch.arg(&format!("{node}.log"));
+            let fails = if node == "client1" { "; test -e repaired" } else { "" };
+            let fails = fails.replace("repaired", &scratch.arg("repaired"));
+            let activate = format!("[\"sh\", \"-c\", \"echo {{version}} >> {mark}{fails}\"]");
+            let text = format!("[roll_out]\nkeys = [\"{key}\"]\nactivate = {activate}\n");
+            fs::write(scratch.path(&format!("{node}.toml")), text).unwrap();
+        }
+        let mut ring = Self { site, _programs: vec![manager] };
+        for node in ["client0", "client1"] {
+            ring.start(node, &format!("--join {code}"));
+        }
+        // It joins, and is away.
+        ring.start("client2", &format!("--join {code}"));
+        drop(ring._programs.pop());
+        let away = || ring.fleet("hosts client2").contains("away");
+        wait_until("client2 is away", away);
+        (ring, code)
+    }
+
+    fn start(&mut self, node: &str, more: &str) {
+        let words = format!("agent --json --name {node} --state {node} --config {node}.toml {more}");
+        self._programs.push(agent(&self.site.scratch, self.site.command(node, words), node));
+    }
+
+    fn fleet(&self, words: &str) -> String {
+        let mut command = self.site.command("server0", format!("fleet {MANAGER} {words}"));
+        finish_well(start(command.env("XDG_CONFIG_HOME", self.site.scratch.path("config"))))
+    }
+
+    fn rollout(&self, id: u32) -> Value {
+        serde_json::from_str(&self.fleet(&format!("--json rollout show {id}"))).unwrap()
+    }
+
+    fn states(&self, id: u32) -> Vec<(String, String)> {
+        let rollout = self.rollout(id);
+        let hosts = rollout["hosts"].as_array().unwrap().iter();
+        hosts
+            .map(|of| (of["host"].as_str().unwrap().to_owned(), of["state"].as_str().unwrap().to_owned()))
+            .collect()
+    }
+
+    fn wait_for(&self, id: u32, state: &str) {
+        wait_until(&format!("the rollout is {state}"), || self.rollout(id)["state"] == state);
+    }
+
+    fn add(&self, version: &str) -> String {
+        let folder = self.site.scratch.path("source");
+        fs::create_dir_all(folder.join("etc")).unwrap();
+        fs::write(folder.join("program"), vec![version.as_bytes()[0]; 2_000_000]).unwrap();
+        fs::write(folder.join("etc/version"), version).unwrap();
+        self.fleet(&format!("release add app {version} source --key release"))
+    }
+}
+
+#[test]
+fn a_release_goes_to_rings_stops_at_failures_goes_on_and_goes_back() {
+    let (mut ring, _) = Ring::new();
+    assert_says(&ring.add("1.0"), &["release 1: app 1.0, signed by tck1."]);
+    ring.fleet("rollout start 1 --ring client0 --ring client*");
+    ring.wait_for(1, "stopped");
+    let states = |of: [&str; 3]| -> Vec<(String, String)> {
+        ["client0", "client1", "client2"]
+            .iter()
+            .zip(of)
+            .map(|(host, state)| ((*host).into(), state.into()))
+            .collect()
+    };
+    assert_eq!(ring.states(1), states(["done", "failed", "away"]));
+    let shown = ring.fleet("rollout show 1");
+    assert_says(&shown, &["1 hosts have failed, and at most 0 may", "client1", "sh failed"]);
+    // The host is repaired, and tried again; the third comes.
+    fs::write(ring.site.scratch.path("repaired"), "").unwrap();
+    ring.start("client2", "");
+    ring.fleet("rollout change 1 retry");
+    ring.wait_for(1, "done");
+    assert_eq!(ring.states(1), states(["done", "done", "done"]));
+    let sent = ring.rollout(1)["sent"].as_array().unwrap().clone();
+    for one in &sent {
+        let (hosts, bytes) = (one["hosts"].as_u64().unwrap(), one["sent_bytes"].as_u64().unwrap());
+        assert!(bytes > 0 && bytes as f64 <= 1.3 * 2_000_003.0, "{hosts} hosts by one session: {bytes}");
+    }
+    assert_says(
+        &ring.fleet("verify 1"),
+        &["client0: has all of it", "client1: has all of it", "client2: has all of it"],
+    );
+    ring.add("2.0");
+    ring.fleet("rollout start 2 --ring client*");
+    ring.wait_for(2, "done");
+    assert_says(&ring.fleet("hosts release.app=2.0"), &["3 hosts"]);
+    ring.fleet("rollout change 2 back");
+    wait_until("all have gone back", || ring.fleet("hosts release.app=1.0").contains("3 hosts"));
+    // Each activation happened once, but for the one that failed.
+    for (node, log) in
+        [("client0", "1.0\n2.0\n1.0\n"), ("client1", "1.0\n1.0\n2.0\n1.0\n"), ("client2", "1.0\n2.0\n1.0\n")]
+    {
+        assert_eq!(ring.site.scratch.told(&format!("{node}.log")), log, "{node}");
+    }
+    let version = ring.site.scratch.path("client0/releases/app/1.0/etc/version");
+    assert_eq!(fs::read_to_string(version).unwrap(), "1.0");
+}

@@ -29,7 +29,7 @@ pub struct Args {
     /// How often all of them are asked
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     questions: u32,
-    /// A memory-backed folder for the agents' files
+    /// A memory-backed folder
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     folder: std::path::PathBuf,
     /// One JSON object instead of a table

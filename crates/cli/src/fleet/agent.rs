@@ -31,10 +31,10 @@ pub struct Args {
     /// The configuration [default: /etc/treecast/agent.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Folder for the key, what is to be reported, and files of measurements [default: /var/lib/treecast/agent for root]
+    /// Folder for the key, the reports and the work [default: /var/lib/treecast/agent for root]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Leave the fleet: forget the manager and what was to be reported
+    /// Leave the fleet, and forget its manager
     #[arg(long, conflicts_with = "join")]
     leave: bool,
     /// Print one JSON event a line

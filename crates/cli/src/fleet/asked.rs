@@ -12,7 +12,7 @@ use crate::{Outcome, arguments::counted};
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The exit code when a host did not answer, or its program failed.
-const NOT_ALL_WELL: u8 = 3;
+pub const NOT_ALL_WELL: u8 = 3;
 
 /// The arguments of `treecast fleet ask`.
 #[derive(clap::Args)]
@@ -32,29 +32,39 @@ pub struct Args {
 pub fn run(client: &Client, args: &Args, json: bool) -> Outcome {
     let Args { select, limit, command } = args;
     let asked = post(client, "/api/asks", &json!({ "select": select, "limit": limit, "command": command }))?;
+    let mut failed = 0;
+    let hosts = each_answer(client, &asked, &mut |answer| {
+        failed += usize::from(!is_well(answer));
+        if json { say!("{answer}") } else { print(answer) }
+    })?;
+    if !json {
+        say!("{} asked, {failed} without success", counted(hosts, "host"));
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(NOT_ALL_WELL) })
+}
+
+/// Calls `each` for each answer to a question once it is whole. Returns the number of hosts.
+pub fn each_answer(
+    client: &Client,
+    asked: &Value,
+    each: &mut dyn FnMut(&Value),
+) -> Result<usize, Box<dyn std::error::Error>> {
     let path = format!("/api/asks/{}", asked["id"]);
     let mut shown: Vec<String> = Vec::new();
-    let mut failed = 0;
     loop {
         let answers = get(client, &path)?;
         for answer in items(&answers).iter().filter(|answer| answer["is_over"] == true) {
             let host = text(answer, "host");
-            if shown.iter().any(|known| known == host) {
-                continue;
+            if !shown.iter().any(|known| known == host) {
+                shown.push(host.to_owned());
+                each(answer);
             }
-            shown.push(host.to_owned());
-            failed += usize::from(!is_well(answer));
-            if json { say!("{answer}") } else { print(answer) }
         }
         if shown.len() == items(&answers).len() {
-            break;
+            return Ok(shown.len());
         }
         thread::sleep(LOOK);
     }
-    if !json {
-        say!("{} asked, {failed} without success", counted(shown.len(), "host"));
-    }
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(NOT_ALL_WELL) })
 }
 
 fn is_well(answer: &Value) -> bool {

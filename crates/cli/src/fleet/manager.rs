@@ -13,7 +13,7 @@ use treecast_host::stop::Stop;
 use super::trial::Trial;
 use crate::Outcome;
 
-/// Manage a fleet of hosts: see them, run experiments on them, and ask them things
+/// See, steer and measure a fleet of hosts from this one
 ///
 /// Prints an address to open in a browser, and a line to run on other hosts. Agents dial out to this host; nobody logs in to theirs.
 /// Runs until SIGINT or SIGTERM.
@@ -31,10 +31,10 @@ pub struct Args {
     /// Folder for the key, the database and the results [default: /var/lib/treecast/manager for root]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// How many hosts may join within an hour by the line that is printed
+    /// How many hosts may join by the printed line. It is good for an hour
     #[arg(long, value_name = "N", default_value_t = 10)]
     uses: u32,
-    /// Build a lab of twelve hosts with agents on this machine, and manage that: needs root, and is taken down at the end
+    /// Manage a lab of twelve hosts on this machine. Needs root. It is taken down at the end
     #[arg(long = "try", conflicts_with_all = ["listen", "address", "state", "uses"])]
     is_trial: bool,
     /// Print one JSON event a line

@@ -3,6 +3,7 @@
 mod agent;
 mod asked;
 mod manager;
+mod rollout;
 mod run;
 mod trial;
 
@@ -22,7 +23,7 @@ pub use run::AtFleet;
 
 use crate::{Outcome, arguments::counted};
 
-/// See, steer and measure the hosts of a fleet
+/// Speak with the manager of a fleet
 ///
 /// Speaks with the manager on this host, or with the one that --api names. Hosts are selected by names, tags and facts, such as
 /// "site=kiel and not role=router"; docs/fleet.md has the language.
@@ -40,13 +41,13 @@ pub struct Args {
 /// The way to the manager.
 #[derive(clap::Args)]
 pub struct Way {
-    /// The manager's folder, for one that runs on this host
+    /// The folder of a manager on this host
     #[arg(long = "manager-state", value_name = "DIR", global = true)]
     state: Option<PathBuf>,
     /// The address of the manager's API
     #[arg(long, value_name = "HOST:PORT", global = true, requires = "token_file")]
     api: Option<String>,
-    /// A file with a token that `treecast fleet token` has printed
+    /// A file with a token of `treecast fleet token`
     #[arg(long, value_name = "FILE", global = true, requires = "api")]
     token_file: Option<PathBuf>,
 }
@@ -86,6 +87,12 @@ enum Command {
     ///
     /// Without a command, each host tells its facts. Programs need `run_commands = true` in the agent.toml of a host.
     Ask(asked::Args),
+    /// Sign, list or withdraw releases
+    Release(rollout::ReleaseArgs),
+    /// Roll a release out ring by ring
+    Rollout(rollout::RolloutArgs),
+    /// Ask hosts whether they have a release whole
+    Verify(rollout::VerifyArgs),
     /// List runs
     Runs,
     /// End a run, or take it out of the queue
@@ -141,6 +148,7 @@ pub fn run(args: Args) -> Outcome {
     let client = args.way.client()?;
     match args.command {
         Command::Ask(asked) => return asked::run(&client, &asked, args.json),
+        Command::Verify(verified) => return rollout::verify(&client, &verified, args.json),
         command => answer(&client, command, args.json)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -177,7 +185,9 @@ fn answer(client: &Client, command: Command, json: bool) -> Result<(), Box<dyn s
         Command::Groups(GroupsArgs { command: Some(GroupsCommand::Remove { name }) }) => {
             delete(client, &format!("/api/groups/{}", escaped(&name)))?;
         }
-        Command::Ask(_) => {}
+        Command::Ask(_) | Command::Verify(_) => {}
+        Command::Release(args) => rollout::release(client, args, json)?,
+        Command::Rollout(args) => rollout::rollout(client, args, json)?,
         Command::Runs => {
             let runs = get(client, "/api/runs")?;
             if json { say!("{runs}") } else { run::print_runs(&runs) }

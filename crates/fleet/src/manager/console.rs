@@ -5,14 +5,12 @@
 
 use axum::{Router, http::header, response::IntoResponse, routing::get};
 
-use super::api::Api;
-
 /// What a page may load: only what comes from here.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
 
 /// Returns what serves the pages.
-pub fn router() -> Router<Api> {
+pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route("/", get(|| page(include_str!("console/index.html"), "text/html; charset=utf-8")))
         .route(
