@@ -328,7 +328,7 @@ fn a_release_goes_to_rings_stops_at_failures_goes_on_and_goes_back() {
     };
     assert_eq!(ring.states(1), states(["done", "failed", "away"]));
     let shown = ring.fleet("rollout show 1");
-    assert_says(&shown, &["1 hosts have failed, and at most 0 may", "client1", "sh failed"]);
+    assert_says(&shown, &["1 failed, and at most 0 may", "client1", "sh failed"]);
     // The host is repaired, and tried again; the third comes.
     fs::write(ring.site.scratch.path("repaired"), "").unwrap();
     ring.start("client2", "");

@@ -8,7 +8,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
+
+pub use crate::json::{read, text_of};
 
 use crate::{facts::Facts, permits::Permits, release::Signed};
 
@@ -268,20 +270,6 @@ impl From<&End> for treecast_host::process::Ended {
             peak_memory_bytes: end.peak_memory_bytes,
         }
     }
-}
-
-/// Returns the text of a message.
-pub fn text_of<T: Serialize>(message: &T) -> String {
-    // Messages have string keys and finite numbers only, so that each has a text.
-    serde_json::to_string(message).unwrap_or_default()
-}
-
-/// Reads a message.
-///
-/// # Errors
-/// What is wrong with the text.
-pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 /// Returns a time in nanoseconds.

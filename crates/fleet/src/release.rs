@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use treecast_driver::security::{Identity, PublicKey};
 
-use crate::message::{read, text_of};
+use crate::json::{read, text_of};
 
 /// The most files of a release.
 const MAX_FILES: usize = 10_000;

@@ -8,7 +8,7 @@ use treecast_driver::security::Identity;
 use treecast_fleet::{client::Client, release::Release};
 
 use super::{asked, delete, get, items, post, print_table, text};
-use crate::Outcome;
+use crate::{Outcome, arguments::counted};
 
 /// The arguments of `treecast fleet release`.
 #[derive(clap::Args)]
@@ -221,10 +221,10 @@ fn print_rollout(rollout: &Value) {
     );
     for sent in items(&rollout["sent"]) {
         say!(
-            "ring {}: {} bytes sent once for {} hosts; one by one they would be {}",
+            "ring {}: {} bytes sent once for {}; one by one they would be {}",
             sent["ring"],
             sent["sent_bytes"],
-            sent["hosts"],
+            counted(sent["hosts"].as_u64().unwrap_or(0) as usize, "host"),
             sent["unicast_bytes"]
         );
     }

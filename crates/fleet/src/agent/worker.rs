@@ -130,6 +130,23 @@ impl Worker {
                     worker.done(number, json!(found));
                 });
             }
+            Work::Stage { .. } | Work::Verify { .. } | Work::Activate { .. } | Work::GoBack { .. } => {
+                self.roll_out(number, order.work);
+            }
+            Work::Listening { transport, port } => {
+                let is_bound = treecast_experiment::site::is_bound(&transport, port);
+                self.done(number, json!(is_bound));
+            }
+            Work::Sample { every_ms } => {
+                self.sample(number, Duration::from_millis(every_ms.clamp(10, 60_000)))
+            }
+            Work::StopSampling { order } => self.stop_sampling(number, order),
+        }
+    }
+
+    /// Carries out work on releases.
+    fn roll_out(self: &Arc<Self>, number: u64, work: Work) {
+        match work {
             Work::Stage { signed } => {
                 let staged = self.options.releases().stage(&signed);
                 self.answer(number, staged.map(|folder| json!(folder)).map_err(io::Error::other));
@@ -148,14 +165,7 @@ impl Worker {
             Work::GoBack { name } => self.change_release(number, move |worker| {
                 worker.options.releases().go_back(&name).map(|version| json!(version))
             }),
-            Work::Listening { transport, port } => {
-                let is_bound = treecast_experiment::site::is_bound(&transport, port);
-                self.done(number, json!(is_bound));
-            }
-            Work::Sample { every_ms } => {
-                self.sample(number, Duration::from_millis(every_ms.clamp(10, 60_000)))
-            }
-            Work::StopSampling { order } => self.stop_sampling(number, order),
+            _ => {}
         }
     }
 

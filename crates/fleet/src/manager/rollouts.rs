@@ -456,7 +456,7 @@ impl Rollouts {
             .await?;
         let reason = match (is_withdrawn, failed > task.errors) {
             (true, _) => "the release was withdrawn".to_owned(),
-            (_, true) => format!("{failed} hosts have failed, and at most {} may", task.errors),
+            (_, true) => format!("{failed} failed, and at most {} may", task.errors),
             _ => return Ok(state == "running"),
         };
         if state == "running" {
@@ -610,8 +610,8 @@ impl Rollouts {
         let mut command = Command::new(&self.treecast);
         command.args(["send", "--json", "--fanout", "auto", "--wait", &receivers.to_string()]);
         command.args(["--wait-timeout", &format!("{}s", GATHER_TIME.as_secs())]);
-        // The folder's contents, and not the folder.
-        command.arg(".").current_dir(&task.folder);
+        // With a slash at the end, what is in the folder.
+        command.arg(task.folder.join(""));
         let mut sender = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -1,0 +1,17 @@
+//! Values as JSON, as they are sent, kept and signed.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Returns the text of a value.
+pub fn text_of<T: Serialize>(value: &T) -> String {
+    // Our values have string keys and finite numbers only, so that each has a text.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// Reads a value.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
