@@ -20,7 +20,7 @@ pub struct Args {
     /// The hosts to ask
     #[arg(value_name = "SELECTION")]
     select: String,
-    /// The longest time that the command may run
+    /// The longest time of the command
     #[arg(long, value_name = "TIME", default_value = "1m")]
     limit: String,
     /// The command and its arguments

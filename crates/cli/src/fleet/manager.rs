@@ -31,7 +31,7 @@ pub struct Args {
     /// Folder for the key, the database and the results [default: /var/lib/treecast/manager for root]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// How many hosts may join by the printed line. It is good for an hour
+    /// How many hosts may join. The line is good for an hour
     #[arg(long, value_name = "N", default_value_t = 10)]
     uses: u32,
     /// Manage a lab of twelve hosts on this machine. Needs root. It is taken down at the end

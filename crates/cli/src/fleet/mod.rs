@@ -104,7 +104,7 @@ enum Command {
     Token {
         /// The name under which the log has what it does
         name: String,
-        /// viewer, operator, release-manager or administrator
+        /// Its role: docs/fleet.md has them
         #[arg(long, default_value = "viewer")]
         role: String,
         /// End the token of this name instead

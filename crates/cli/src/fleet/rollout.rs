@@ -27,7 +27,7 @@ enum ReleaseCommand {
         version: String,
         /// The folder with its files
         folder: PathBuf,
-        /// Sign with the key of this name or file
+        /// The key, by its name or file
         #[arg(long, value_name = "KEY", default_value = "default")]
         key: String,
         /// Only for hosts with this processor, such as x86_64
@@ -59,10 +59,10 @@ enum RolloutCommand {
     Start {
         /// The number of the release
         release: i64,
-        /// A ring: hosts, or SELECTION:N for the first N of them. Rings follow each other in this order
+        /// Hosts, or the first N of them. Rings follow each other
         #[arg(long = "ring", value_name = "SELECTION[:N]", required = true)]
         rings: Vec<String>,
-        /// Stop when more hosts than this have failed
+        /// Stop when more hosts have failed
         #[arg(long, value_name = "N", default_value_t = 0)]
         errors: u32,
         /// Wait until a second person approves

@@ -33,7 +33,7 @@ use crate::{
 pub struct RunArgs {
     #[command(flatten)]
     common: Common,
-    /// Where to run: lab, or fleet:SELECTION
+    /// lab, or fleet:SELECTION
     #[arg(long, value_name = "SITE", default_value = "lab")]
     site: String,
     #[command(flatten)]
