@@ -46,6 +46,7 @@ fn every_command_of_the_readme_does_what_it_says() {
     reader.send_a_file();
     reader.image_machines();
     reader.update_devices();
+    reader.see_many_hosts();
     reader.distribute_a_feed();
     reader.send_what_a_program_writes();
     reader.evaluate_a_delivery();
@@ -200,6 +201,18 @@ impl Reader {
             let len = socket.recv(&mut datagram).unwrap();
             assert_eq!(&datagram[..len], b"from any program");
         }
+    }
+
+    fn see_many_hosts(&self) {
+        let manager = self.command("treecast manager");
+        let mut manager = self.start("server", &format!("exec {manager} --state manager"));
+        assert!(first_line(&mut manager).contains("Open this in a browser"));
+        drop(manager);
+        let mut trial = self.start("server", &format!("exec {}", self.command("treecast manager --try")));
+        assert!(first_line(&mut trial).contains("Open this in a browser"));
+        // It takes its lab down.
+        treecast_host::process::signal(&trial, libc::SIGINT).unwrap();
+        finish_well(trial);
     }
 
     fn find_out_what_a_network_does(&self) {
