@@ -5,9 +5,13 @@ use hyper::{Request, StatusCode, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use treecast_fleet::client::Client;
+use treecast_driver::security::Identity;
+use treecast_fleet::{
+    client::Client,
+    release::{Release, Signed},
+};
 
-use crate::support::{Fleet, was_refused};
+use crate::support::{Fleet, until, was_refused};
 
 /// Sends a request as a browser does. Returns the status and the cookie that is set.
 async fn browse(
@@ -81,6 +85,66 @@ async fn each_role_is_refused_what_is_above_it_and_the_log_has_it() {
     assert!(operator.get::<Value>("/api/me").await.unwrap_err().to_string().contains("log in first"));
     let stranger = Client::new(fleet.manager.console.to_string(), "guessed".into());
     assert!(stranger.get::<Value>("/api/hosts").await.unwrap_err().to_string().contains("log in first"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_taken_as_it_was_signed_and_by_those_who_may() {
+    let fleet = Fleet::new().await;
+    let _agent = fleet.agent("a").await;
+    let own = Client::of_state(&fleet.state()).unwrap();
+    let folder = fleet.folder.0.join("source");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("file"), "bytes").unwrap();
+    let key = Identity::generate().unwrap();
+    let signed = Release::of_folder(&folder, "app", "1.0", None, None).unwrap().sign(&key);
+    let add = |signed: &Signed| json!({ "signed": signed, "folder": folder });
+    let altered = Signed { release: signed.release.replace("1.0", "1.1"), ..signed.clone() };
+    let refused = own.post::<Value>("/api/releases", &add(&altered)).await.unwrap_err().to_string();
+    assert!(refused.contains("altered after that"), "{refused}");
+    let made: Value = own.post("/api/tokens/op", &json!({ "role": "operator" })).await.unwrap();
+    let operator = Client::new(fleet.manager.console.to_string(), made["token"].as_str().unwrap().to_owned());
+    for (path, body) in
+        [("/api/releases", add(&signed)), ("/api/rollouts", json!({ "release": 1, "rings": [] }))]
+    {
+        let refused = operator.post::<Value>(path, &body).await.unwrap_err().to_string();
+        assert!(refused.contains("release-manager"), "{path}: {refused}");
+    }
+    std::fs::write(folder.join("file"), "other").unwrap();
+    let refused = own.post::<Value>("/api/releases", &add(&signed)).await.unwrap_err().to_string();
+    assert_eq!(refused, "file: it has other bytes");
+    std::fs::write(folder.join("file"), "bytes").unwrap();
+    let added: Value = own.post("/api/releases", &add(&signed)).await.unwrap();
+    for (body, says) in [
+        (json!({ "release": 7, "rings": [{ "select": "all" }] }), "there is no release 7"),
+        (json!({ "release": added["id"], "rings": [] }), "at least one ring"),
+        (json!({ "release": added["id"], "rings": [{ "select": "b" }] }), "no host is selected by `b`"),
+    ] {
+        let refused = own.post::<Value>("/api/rollouts", &body).await.unwrap_err().to_string();
+        assert!(refused.contains(says), "{body}: {refused}");
+    }
+    // A rollout that waits for a second person is not approved by the first.
+    let body = json!({ "release": added["id"], "rings": [{ "select": "a" }], "approval": true });
+    let waiting: Value = own.post("/api/rollouts", &body).await.unwrap();
+    let path = format!("/api/rollouts/{}", waiting["id"]);
+    let refused = own.post::<Value>(&format!("{path}/approve"), &json!({})).await.unwrap_err().to_string();
+    assert!(refused.contains("a second person approves"), "{refused}");
+    // This host trusts nobody's releases.
+    let made: Value = own.post("/api/tokens/second", &json!({ "role": "release-manager" })).await.unwrap();
+    let second = Client::new(fleet.manager.console.to_string(), made["token"].as_str().unwrap().to_owned());
+    let _: Value = second.post(&format!("{path}/approve"), &json!({})).await.unwrap();
+    until("the rollout stops", || async { own.get::<Value>(&path).await.unwrap()["state"] == "stopped" })
+        .await;
+    let stopped: Value = own.get(&path).await.unwrap();
+    assert!(
+        stopped["hosts"][0]["reason"].as_str().unwrap().contains("which this host does not trust"),
+        "{stopped}"
+    );
+    own.delete("/api/releases/1").await.unwrap();
+    let refused = own.post::<Value>("/api/rollouts", &body).await.unwrap_err().to_string();
+    assert_eq!(refused, "app 1.0 is withdrawn");
+    assert!(
+        was_refused(&fleet.state(), "add a release").await && was_refused(&fleet.state(), "roll out").await
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

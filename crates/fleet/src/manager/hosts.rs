@@ -37,6 +37,8 @@ pub struct Host {
     pub may: Permits,
     /// All tags: those of the agent's configuration, and those of the manager, which count more.
     pub tags: BTreeMap<String, String>,
+    /// The tags that the agent's configuration sets, which the manager cannot remove.
+    pub own_tags: BTreeMap<String, String>,
     /// The agent's monotonic clock, seen from the manager.
     #[serde(skip)]
     pub offset: Option<Offset>,
@@ -82,10 +84,17 @@ pub fn all(of: &Connection) -> rusqlite::Result<Vec<Host>> {
     query.query_map([], host)?.collect()
 }
 
+/// Returns the host of a name; `None` where there is none.
+pub fn named(of: &Connection, name: &str) -> rusqlite::Result<Option<Host>> {
+    let mut query = of.prepare_cached(&format!("SELECT {COLUMNS} FROM hosts WHERE name = ?1"))?;
+    query.query_row([name], host).optional()
+}
+
 fn host(row: &Row) -> rusqlite::Result<Host> {
     // What an older version wrote may lack something; then it is as if the agent had not said it.
     let text = |index| row.get::<_, String>(index);
-    let mut tags: BTreeMap<String, String> = read(&text(7)?).unwrap_or_default();
+    let own_tags: BTreeMap<String, String> = read(&text(7)?).unwrap_or_default();
+    let mut tags = own_tags.clone();
     tags.extend(read::<BTreeMap<String, String>>(&text(8)?).unwrap_or_default());
     Ok(Host {
         id: row.get(0)?,
@@ -97,6 +106,7 @@ fn host(row: &Row) -> rusqlite::Result<Host> {
         facts: read(&text(5)?).unwrap_or_default(),
         may: read(&text(6)?).unwrap_or_default(),
         tags,
+        own_tags,
         offset: None,
         clock: None,
         rates: None,

@@ -99,9 +99,18 @@ struct Outlet {
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(tag = "changed", rename_all = "snake_case")]
 pub enum Change {
-    Host { id: HostId, is_here: bool },
-    Run { id: i64 },
-    Rollout { id: i64 },
+    Host {
+        id: HostId,
+        is_here: bool,
+    },
+    Run {
+        id: i64,
+    },
+    Rollout {
+        id: i64,
+    },
+    /// Groups, or tags, by which selections may select others now.
+    Groups,
 }
 
 /// The reason why hosts are not ordered anything.
@@ -374,14 +383,19 @@ impl Hub {
     pub async fn hosts(&self) -> Result<Vec<Host>, StoreError> {
         let mut hosts = self.store.with(|of| hosts::all(of)).await?;
         for host in &mut hosts {
-            let lane = self.lane(host.id);
-            host.is_here = lane.link.lock().await.is_some();
-            if host.is_here {
-                let pulse = lock(&lane.pulse);
-                (host.offset, host.clock, host.rates) = (pulse.clock.offset(), pulse.error, pulse.rates);
-            }
+            self.complete(host).await;
         }
         Ok(hosts)
+    }
+
+    /// Adds what is known of a host only while its agent is connected.
+    async fn complete(&self, host: &mut Host) {
+        let lane = self.lane(host.id);
+        host.is_here = lane.link.lock().await.is_some();
+        if host.is_here {
+            let pulse = lock(&lane.pulse);
+            (host.offset, host.clock, host.rates) = (pulse.clock.offset(), pulse.error, pulse.rates);
+        }
     }
 
     /// Returns the hosts that a selection selects, by name.
@@ -405,8 +419,11 @@ impl Hub {
     /// # Errors
     /// If there is none.
     pub async fn host(&self, name: &str) -> Result<Host, HubError> {
-        let mut hosts = self.hosts().await?.into_iter();
-        hosts.find(|host| host.name == name).ok_or_else(|| HubError::NoHost(name.to_owned()))
+        let wanted = name.to_owned();
+        let found = self.store.with(move |of| hosts::named(of, &wanted)).await?;
+        let mut host = found.ok_or_else(|| HubError::NoHost(name.to_owned()))?;
+        self.complete(&mut host).await;
+        Ok(host)
     }
 
     /// Returns the groups that are saved.
@@ -440,6 +457,7 @@ impl Hub {
         let (name, selection) = (name.to_owned(), selection.to_string());
         let insert = "INSERT INTO groups (name, selection) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET selection = ?2";
         self.store.with(move |of| of.execute(insert, params![name, selection])).await?;
+        self.tell(Change::Groups);
         Ok(selected)
     }
 
@@ -449,7 +467,10 @@ impl Hub {
     /// If the database fails.
     pub async fn remove_group(&self, name: &str) -> Result<bool, StoreError> {
         let name = name.to_owned();
-        self.store.with(move |of| Ok(of.execute("DELETE FROM groups WHERE name = ?1", [name])? > 0)).await
+        let removed = "DELETE FROM groups WHERE name = ?1";
+        let removed = self.store.with(move |of| Ok(of.execute(removed, [name])? > 0)).await;
+        self.tell(Change::Groups);
+        removed
     }
 
     /// Sets tags of a host. One with an empty value is removed.
@@ -470,8 +491,9 @@ impl Hub {
                 }
                 of.execute("UPDATE hosts SET tags = ?2 WHERE id = ?1", params![host, text_of(&tags)])
             })
-            .await
-            .map(drop)
+            .await?;
+        self.tell(Change::Groups);
+        Ok(())
     }
 
     /// Removes a host and all that is known of it. Its agent is sent away, and is a stranger from then on.

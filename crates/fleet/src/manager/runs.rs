@@ -123,7 +123,14 @@ pub struct RunView {
     pub who: String,
     pub select: String,
     pub settings: Vec<String>,
+    /// The text of the experiment's file, and the folder where its paths begin. Empty in lists.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub file: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub base: String,
     pub ordered_ms: u64,
+    /// When it begins at the earliest.
+    pub due_ms: u64,
     pub begun_ms: Option<u64>,
     pub ended_ms: Option<u64>,
     pub state: State,
@@ -257,8 +264,9 @@ impl Runs {
     /// # Errors
     /// If the database fails.
     pub async fn one(&self, id: i64) -> Result<Option<RunView>, StoreError> {
-        let query = format!("SELECT {COLUMNS} FROM runs WHERE id = ?1");
-        let found = self.hub.store.with(move |of| of.query_row(&query, [id], run).optional()).await?;
+        let query = format!("SELECT {COLUMNS}, file, base FROM runs WHERE id = ?1");
+        let whole = |row: &Row| Ok(RunView { file: row.get(11)?, base: row.get(12)?, ..run(row)? });
+        let found = self.hub.store.with(move |of| of.query_row(&query, [id], whole).optional()).await?;
         Ok(found.map(|run| {
             // A run that has not begun has told nothing.
             let text = fs::read_to_string(self.folder(id).join(EVENTS)).unwrap_or_default();
@@ -348,7 +356,7 @@ impl Runs {
     }
 }
 
-const COLUMNS: &str = "id, name, who, selection, settings, ordered, begun, ended, state, reason";
+const COLUMNS: &str = "id, name, who, selection, settings, ordered, begun, ended, state, reason, due";
 
 fn run(row: &Row) -> rusqlite::Result<RunView> {
     Ok(RunView {
@@ -362,6 +370,9 @@ fn run(row: &Row) -> rusqlite::Result<RunView> {
         ended_ms: row.get(7)?,
         state: State::of(&row.get::<_, String>(8)?),
         reason: row.get(9)?,
+        due_ms: row.get(10)?,
+        file: String::new(),
+        base: String::new(),
         events: Vec::new(),
         results: None,
     })

@@ -629,6 +629,7 @@ mod tests {
             facts: Default::default(),
             may: Default::default(),
             tags: [("role".to_owned(), role.to_owned())].into(),
+            own_tags: Default::default(),
             offset: None,
             clock: None,
             rates: None,
