@@ -131,3 +131,23 @@ fn expressions_of_licences_are_read() {
         assert_eq!(is_allowed(expression, &allowed), expected, "{expression}");
     }
 }
+
+#[test]
+fn what_delivers_takes_no_asynchronous_runtime_and_no_console() {
+    for package in
+        [&["-p", "treecast"][..], &["-p", "treecast-c"], &["-p", "treecast-cli", "--no-default-features"]]
+    {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["tree", "--locked", "--offline", "-e", "normal", "--prefix", "none"]).args(package);
+        let output = command.current_dir(workspace()).output().expect("cargo runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let tree = String::from_utf8(output.stdout).unwrap();
+        assert!(tree.contains("treecast-driver"), "{tree}");
+        let is_of_fleets = |line: &&str| {
+            ["tokio", "axum", "hyper", "tungstenite", "treecast-fleet"]
+                .iter()
+                .any(|name| line.starts_with(name))
+        };
+        assert_eq!(tree.lines().find(is_of_fleets), None, "{package:?}");
+    }
+}

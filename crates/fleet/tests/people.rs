@@ -11,7 +11,7 @@ use treecast_fleet::{
     release::{Release, Signed},
 };
 
-use crate::support::{Fleet, until, was_refused};
+use crate::support::{Fleet, LONGEST, until, was_refused};
 
 /// Sends a request as a browser does. Returns the status and the cookie that is set.
 async fn browse(
@@ -85,6 +85,21 @@ async fn each_role_is_refused_what_is_above_it_and_the_log_has_it() {
     assert!(operator.get::<Value>("/api/me").await.unwrap_err().to_string().contains("log in first"));
     let stranger = Client::new(fleet.manager.console.to_string(), "guessed".into());
     assert!(stranger.get::<Value>("/api/hosts").await.unwrap_err().to_string().contains("log in first"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_hold_no_connection_and_keep_nobody_out() {
+    let fleet = Fleet::new().await;
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(TcpStream::connect(fleet.manager.agents).await.unwrap());
+    }
+    // Among many who say nothing, a host joins.
+    let _agent = fleet.agent("a").await;
+    for stream in &mut silent {
+        let ended = tokio::time::timeout(LONGEST, tokio::io::AsyncReadExt::read(stream, &mut [0; 1])).await;
+        assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{ended:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,10 +14,14 @@ use axum::{
     routing::get,
 };
 use futures_util::{FutureExt, SinkExt, StreamExt, stream::SplitStream};
-use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpStream},
+    sync::OwnedSemaphorePermit,
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
@@ -75,33 +79,36 @@ async fn connection(
     tls: TlsAcceptor,
     router: Router<Arc<Hub>>,
     hub: Arc<Hub>,
-    permit: tokio::sync::OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let stream = timeout(GREETING_TIME, tls.accept(stream)).await??;
     let keys = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let key = keys.first().and_then(|key| PublicKey::from_spki(key).ok());
     let key = key.ok_or_else(|| io::Error::other("it has no key"))?;
-    let service = router.layer(Extension(key)).with_state(hub);
+    // Whoever has greeted is no stranger any more, and gives its place to others.
+    let service = router.layer(Extension(key)).layer(Extension(Arc::new(permit))).with_state(hub);
     let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(GREETING_TIME)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
         .with_upgrades();
-    drop(permit);
     served.await.map_err(io::Error::other)
 }
 
 async fn agent(
     State(hub): State<Arc<Hub>>,
     Extension(key): Extension<PublicKey>,
+    Extension(place): Extension<Arc<OwnedSemaphorePermit>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
     // A buffer for each of thousands of agents.
     let upgrade = upgrade.read_buffer_size(READ_BUFFER_LEN).max_message_size(MAX_MESSAGE_LEN);
-    upgrade.on_upgrade(move |socket| speak(socket, hub, key))
+    upgrade.on_upgrade(move |socket| speak(socket, hub, key, place))
 }
 
 /// Speaks with an agent until its connection ends.
-async fn speak(socket: WebSocket, hub: Arc<Hub>, key: PublicKey) {
+async fn speak(socket: WebSocket, hub: Arc<Hub>, key: PublicKey, place: Arc<OwnedSemaphorePermit>) {
     let (mut to_agent, mut from_agent) = socket.split();
     let Ok(Ok(ToManager::Hello(hello))) = timeout(GREETING_TIME, next(&mut from_agent)).await else { return };
     let connected = match hub.admit(key, *hello).await {
@@ -113,6 +120,7 @@ async fn speak(socket: WebSocket, hub: Arc<Hub>, key: PublicKey) {
         }
         Err(error) => return tracing::error!("an agent is not admitted: {error}"),
     };
+    drop(place);
     let Connected { host, number, mut from_hub } = connected;
     let (acknowledge, mut acknowledged) = tokio::sync::mpsc::unbounded_channel();
     let write = async {
