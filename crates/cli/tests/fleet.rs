@@ -76,6 +76,14 @@ fn hosts_answer_side_by_side_and_refuse_what_they_do_not_permit() {
         ["fleet", "--manager-state", "m", "ask", "closed", "--", "treecast", "receive", "--exec", "id"];
     let output = scratch.command(exec).output().unwrap();
     assert_says(&String::from_utf8(output.stdout).unwrap(), &["--exec` is not permitted"]);
+    let batch = "# two steps\nopen -- echo first\n\nopen -- sh -c 'exit 4'\nopen -- echo never\n";
+    fs::write(scratch.path("steps"), batch).unwrap();
+    let output = scratch.command(format!("fleet {MANAGER} batch steps")).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_says(&said, &["open: first", "open: exit code 4"]);
+    assert!(output.status.code() == Some(3) && !said.contains("never"), "{said}");
+    fs::write(scratch.path("steps"), "open -- echo first\nopen -- echo 'open\n").unwrap();
+    scratch.refuses(format!("fleet {MANAGER} batch steps"), &["steps:2: a quote is not closed"]);
     scratch.refuses(format!("fleet {MANAGER} ask nobody"), &["no host is selected by `nobody`"]);
     scratch
         .refuses(format!("fleet {MANAGER} hosts site="), &["the selection ends where a value is expected"]);

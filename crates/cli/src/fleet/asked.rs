@@ -1,6 +1,6 @@
 //! `treecast fleet ask`.
 
-use std::{process::ExitCode, thread, time::Duration};
+use std::{path::PathBuf, process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
 use treecast_fleet::client::Client;
@@ -41,6 +41,59 @@ pub fn run(client: &Client, args: &Args, json: bool) -> Outcome {
         say!("{} asked, {failed} without success", counted(hosts, "host"));
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(NOT_ALL_WELL) })
+}
+
+/// The arguments of `treecast fleet batch`.
+#[derive(clap::Args)]
+pub struct BatchArgs {
+    /// The file: a line `SELECTION -- COMMAND...` for each step
+    file: PathBuf,
+    /// Go on after a step without success
+    #[arg(long)]
+    keep_going: bool,
+    /// The longest time of each command
+    #[arg(long, value_name = "TIME", default_value = "1m")]
+    limit: String,
+}
+
+/// Asks hosts one thing after the other, as a file says (interdomain-2013, 4.6.3: batch mode). The file is read whole before the first
+/// step, so that a mistake at its end is told at once.
+pub fn batch(client: &Client, args: &BatchArgs, json: bool) -> Outcome {
+    let text = treecast_host::text::read(&args.file, 1 << 20)
+        .map_err(|error| format!("cannot read {}: {error}", args.file.display()))?;
+    let steps = (1..).zip(text.lines()).filter_map(|(number, line)| {
+        step(line, &args.limit)
+            .map_err(|what| format!("{}:{number}: {what}", args.file.display()))
+            .transpose()
+    });
+    let steps = steps.collect::<Result<Vec<Args>, String>>()?;
+    let mut worst = ExitCode::SUCCESS;
+    for step in &steps {
+        if !json {
+            say!("{} -- {}", step.select, step.command.join(" "));
+        }
+        let code = run(client, step, json)?;
+        if code != ExitCode::SUCCESS {
+            worst = code;
+            if !args.keep_going {
+                return Ok(worst);
+            }
+        }
+    }
+    Ok(worst)
+}
+
+/// Reads a line of a batch file. `None` for an empty line and for a remark behind `#`.
+fn step(line: &str, limit: &str) -> Result<Option<Args>, String> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let (select, command) = match line.split_once(" -- ") {
+        Some((select, command)) => (select, shlex::split(command).ok_or("a quote is not closed")?),
+        None => (line, Vec::new()),
+    };
+    Ok(Some(Args { select: select.trim().to_owned(), limit: limit.to_owned(), command }))
 }
 
 /// Calls `each` for each answer to a question once it is whole. Returns the number of hosts.
@@ -89,5 +142,21 @@ fn print(answer: &Value) {
             Some(code) => say!("{host}: exit code {code}"),
             None => say!("{host}: ended by signal {}", end["signal"]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_batch_file_is_a_question() {
+        let read = |line: &str| step(line, "1m").map(|step| step.map(|step| (step.select, step.command)));
+        assert_eq!(read("  # a remark"), Ok(None));
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let expected = ("site=kiel and not r1".to_owned(), words(&["echo", "two words"]));
+        assert_eq!(read("site=kiel and not r1 -- echo 'two words'"), Ok(Some(expected)));
+        assert_eq!(read("all"), Ok(Some(("all".to_owned(), Vec::new()))));
+        assert!(read("all -- echo 'open").is_err());
     }
 }

@@ -87,6 +87,8 @@ enum Command {
     ///
     /// Without a command, each host tells its facts. Programs need `run_commands = true` in the agent.toml of a host.
     Ask(asked::Args),
+    /// Ask many hosts one thing after the other, as a file says
+    Batch(asked::BatchArgs),
     /// Sign, list or withdraw releases
     Release(rollout::ReleaseArgs),
     /// Roll a release out ring by ring
@@ -148,6 +150,7 @@ pub fn run(args: Args) -> Outcome {
     let client = args.way.client()?;
     match args.command {
         Command::Ask(asked) => return asked::run(&client, &asked, args.json),
+        Command::Batch(batch) => return asked::batch(&client, &batch, args.json),
         Command::Verify(verified) => return rollout::verify(&client, &verified, args.json),
         command => answer(&client, command, args.json)?,
     }
@@ -185,7 +188,7 @@ fn answer(client: &Client, command: Command, json: bool) -> Result<(), Box<dyn s
         Command::Groups(GroupsArgs { command: Some(GroupsCommand::Remove { name }) }) => {
             delete(client, &format!("/api/groups/{}", escaped(&name)))?;
         }
-        Command::Ask(_) | Command::Verify(_) => {}
+        Command::Ask(_) | Command::Batch(_) | Command::Verify(_) => {}
         Command::Release(args) => rollout::release(client, args, json)?,
         Command::Rollout(args) => rollout::rollout(client, args, json)?,
         Command::Runs => {
