@@ -161,8 +161,8 @@ test('a host has facts, tags and a window for commands', async ({ page, request 
   expect(found).toHaveLength(1);
   await page.getByRole('button', { name: 'Remove the tag rack' }).click();
   await expect(page.locator('.tags').first()).not.toContainText('rack');
-  await page.getByRole('button', { name: 'Remove the tag site' }).click();
-  await expect(page.getByText('The tag site is set in the agent.toml of h1: remove it there')).toBeVisible();
+  await expect(page.getByText('Tags of agent.toml cannot be removed here')).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Remove the tag site' })).toHaveCount(0);
   await page.getByLabel('Command').fill('echo hello');
   await page.getByRole('button', { name: 'Run', exact: true }).click();
   await expect(page.locator('.pane')).toContainText('hello');

@@ -3,7 +3,7 @@
 
 import AxeBuilder from '@axe-core/playwright';
 import { expect, test } from '@playwright/test';
-import { fleet, mock, pastRun, watch } from './mock.ts';
+import { fleet, mock, pastRun, releases, rollout, watch } from './mock.ts';
 
 const hosts = fleet(60);
 const groups = [
@@ -30,6 +30,11 @@ const under = {
   events: pastRun(9).events?.slice(0, 7),
 };
 
+const rollouts = [
+  rollout(4, hosts, { state: 'approval', hosts: [], sent: [], reason: null }), rollout(3, hosts),
+  rollout(2, hosts, { release: 1, version: '1.0', state: 'done', reason: null }),
+];
+
 const PAGES: [name: string, path: string, title: string][] = [
   ['overview', 'overview', 'Overview'],
   ['hosts', 'hosts', 'Hosts'],
@@ -40,6 +45,8 @@ const PAGES: [name: string, path: string, title: string][] = [
   ['run', 'runs/7', 'nightly-7'],
   ['running', 'runs/9', 'under way'],
   ['compare', 'runs/compare?a=7&b=8', 'Two runs compared'],
+  ['rollouts', 'rollouts', 'Rollouts'],
+  ['rollout', 'rollouts/3', 'app 1.1'],
   ['ask', 'ask?select=site%3Dkiel', 'Ask'],
   ['host', 'hosts/kiel-1', 'kiel-1'],
   ['audit', 'audit', 'Audit'],
@@ -54,7 +61,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
 
       for (const [name, path, title] of PAGES) {
         test(name, async ({ page }) => {
-          await mock(page, { hosts, groups, audit, answers, runs: [under, pastRun(8, 0.8), pastRun(7)] });
+          await mock(page, { hosts, groups, audit, answers, releases, rollouts, runs: [under, pastRun(8, 0.8), pastRun(7)] });
           await page.goto(`/#/${path}`);
           await expect(page.getByRole('heading', { level: 1, name: title })).toBeVisible();
           await expect(page.getByText('Loading…')).toHaveCount(0);

@@ -1,7 +1,7 @@
 // A fleet that is not there: the API answered by the tests.
 
 import type { Page } from '@playwright/test';
-import type { Answer, AuditEntry, Group, Host, Run } from '../src/lib/types.ts';
+import type { Answer, AuditEntry, Group, Host, Me, Release, Rollout, Run } from '../src/lib/types.ts';
 
 const now = Date.now();
 
@@ -34,6 +34,7 @@ export function fleet(many: number): Host[] {
       },
       may: { measure: true, receive: true, roll_out: true, run_commands: index % 2 === 0 },
       tags: { site: sites[site]!, role: index % 5 === 0 ? 'router' : 'client' },
+      own_tags: { site: sites[site]! },
       clock: isHere ? { ahead_ms: ((index * 31) % 400) / 10 - 20, uncertainty_ms: 0.12 } : null,
       rates: isHere ? { receives_bps: busy, sends_bps: busy / 9 } : null,
     };
@@ -56,6 +57,9 @@ export interface Mocked {
   runs?: Run[];
   audit?: AuditEntry[];
   answers?: Answer[];
+  releases?: Release[];
+  rollouts?: Rollout[];
+  me?: Me;
 }
 
 /** Whether a host is selected by alternatives of names, tags, states and groups: what the tests need of the language. */
@@ -89,7 +93,7 @@ export async function mock(page: Page, of: Mocked) {
     const select = url.searchParams.get('select') ?? 'all';
     const run = /^\/api\/runs\/(\d+)$/.exec(url.pathname)?.[1];
     const host = /^\/api\/hosts\/([^/]+)$/.exec(url.pathname)?.[1];
-    if (url.pathname === '/api/me') return json({ name: 'admin', role: 'administrator' });
+    if (url.pathname === '/api/me') return json(of.me ?? { name: 'admin', role: 'administrator' });
     if (host) return json(of.hosts.find((other) => other.name === host));
     if (url.pathname === '/api/hosts') {
       return json(of.hosts.filter((other) => selects(select, other, of.groups ?? [])));
@@ -100,6 +104,10 @@ export async function mock(page: Page, of: Mocked) {
     if (run) return json(of.runs?.find((other) => other.id === Number(run)));
     if (url.pathname === '/api/asks') return json({ id: 1, hosts: (of.answers ?? []).map((answer) => answer.host) });
     if (url.pathname === '/api/asks/1') return json(of.answers ?? []);
+    if (url.pathname === '/api/releases') return json(of.releases ?? []);
+    const rollout = /^\/api\/rollouts(?:\/(\d+))?/.exec(url.pathname);
+    if (rollout?.[1]) return json(of.rollouts?.find((other) => other.id === Number(rollout[1])));
+    if (rollout) return json(route.request().method() === 'POST' ? of.rollouts?.[0] : (of.rollouts ?? []).map((other) => ({ ...other, hosts: [], sent: [] })));
     if (url.pathname === '/api/audit') return json(of.audit ?? []);
     return route.fulfill({ status: 404, json: { error: 'there is no such thing' } });
   });
@@ -110,7 +118,7 @@ export function pastRun(id: number, factor = 1): Run {
   const names = ['fleet, multicast nack', 'fleet, multicast nack with FEC', 'fleet, unicast nack'];
   return {
     id, name: `nightly-${id}`, who: 'admin', select: 'site=kiel', settings: ['repeats=1'], state: 'done',
-    ordered_ms: now - 900_000, begun_ms: now - 899_000, ended_ms: now - 800_000, reason: '2 of 3 runs are whole; kiel-3 did not get all',
+    file: 'title = "nightly"\n', base: '/srv/nightly', ordered_ms: now - 900_000, due_ms: now - 900_000, begun_ms: now - 899_000, ended_ms: now - 800_000, reason: '2 of 3 runs are whole; kiel-3 did not get all',
     events: [
       { event: 'planned', runs: 3, estimate_seconds: 90, left_out: ['xcast: no router speaks it'] },
       ...names.flatMap((run, index) => [
@@ -132,5 +140,29 @@ export function pastRun(id: number, factor = 1): Run {
       failures: [{ run: names[2]!, node: 'kiel-3', reason: 'the file did not come in time' }],
       findings: [{ says: 'every copy is whole', cell: 'fleet', measured: '0.03', limit: 'at most 0', verdict: 'fails' }],
     },
+  };
+}
+
+export const releases: Release[] = [
+  { id: 2, name: 'app', version: '1.1', key: 'ed25519:1111111111111111111111111111111111111111111', size_bytes: 21 * 2 ** 20, files: 34, is_withdrawn: false },
+  { id: 1, name: 'app', version: '1.0', key: 'ed25519:1111111111111111111111111111111111111111111', size_bytes: 20 * 2 ** 20, files: 33, is_withdrawn: true },
+];
+
+/** A rollout of three rings to hosts of a fleet: the third has not begun. */
+export function rollout(id: number, hosts: Host[], of: Partial<Rollout> = {}): Rollout {
+  const failure = 'after the activation it reports 1.0';
+  return {
+    id, release: 2, name: 'app', version: '1.1', who: 'night-job', errors: 1, state: 'stopped', reason: '2 failed, and at most 1 may',
+    rings: [{ select: 'site=kiel', most: 2 }, { select: 'site=kiel, site=oslo' }, { select: 'all' }],
+    sent: [
+      { ring: 1, hosts: 2, sent_bytes: 22.4e6, unicast_bytes: 42 * 2 ** 20 },
+      { ring: 2, hosts: 18, sent_bytes: 23.1e6, unicast_bytes: 378 * 2 ** 20 },
+    ],
+    hosts: hosts.slice(0, 22).map((host, index) => {
+      const state = index < 14 ? 'done' : index < 16 ? 'failed' : index < 18 ? 'working' : host.is_here ? 'pinned' : 'away';
+      const reason = state === 'failed' ? failure : state === 'pinned' ? 'the host keeps its version' : null;
+      return { host: host.name, ring: index < 2 ? 1 : 2, state, reason };
+    }),
+    ...of,
   };
 }

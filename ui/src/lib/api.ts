@@ -1,7 +1,8 @@
 // Requests to the manager.
 
 import type {
-  Answer, Asked, AuditEntry, Code, Group, Host, Me, NewRun, Preview, Run,
+  Answer, Asked, AuditEntry, Code, Group, Host, Me, NewRollout, NewRun, Preview, Release, Rollout,
+  RolloutChange, Run,
 } from './types.ts';
 
 /** An answer of the manager that refuses a request. `status` 0: no answer came. */
@@ -71,6 +72,12 @@ export const api = {
   plan: (run: NewRun, signal?: AbortSignal) => send<Preview>('POST', '/api/runs/plan', run, signal),
   start: (run: NewRun) => send<Run>('POST', '/api/runs', run),
   abort: (id: number) => send<Run>('POST', `/api/runs/${id}/abort`),
+  releases: () => send<Release[]>('GET', '/api/releases'),
+  withdraw: (id: number) => send<void>('DELETE', `/api/releases/${id}`),
+  rollouts: () => send<Rollout[]>('GET', '/api/rollouts'),
+  rollout: (id: number) => send<Rollout>('GET', `/api/rollouts/${id}`),
+  rollOut: (rollout: NewRollout) => send<Rollout>('POST', '/api/rollouts', rollout),
+  changeRollout: (id: number, change: RolloutChange) => send<Rollout>('POST', `/api/rollouts/${id}/${change}`),
   audit: (latest: number) => send<AuditEntry[]>('GET', `/api/audit?latest=${latest}`),
 };
 

@@ -3,7 +3,7 @@
 import { api, onOutcome } from './api.ts';
 import { notices } from './notices.svelte.ts';
 import { paced } from './paced.ts';
-import type { Change, Group, Host, Me, Role, Run } from './types.ts';
+import type { Change, Group, Host, Me, Release, Role, Rollout, Run } from './types.ts';
 
 /** The time between two requests for rates, in milliseconds. Large fleets are asked less often. */
 const RATES_EVERY_MS = 2_000;
@@ -44,6 +44,8 @@ class Live {
   hosts = new Fetched<Host>(() => api.hosts());
   groups = new Fetched<Group>(() => api.groups());
   runs = new Fetched<Run>(() => api.runs());
+  releases = new Fetched<Release>(() => api.releases());
+  rollouts = new Fetched<Rollout>(() => api.rollouts());
   #source: EventSource | null = null;
   /** States of hosts that have changed, by the number of the host. */
   #states = new Map<number, boolean>();
@@ -106,6 +108,8 @@ class Live {
     this.hosts.refreshSoon();
     this.groups.refreshSoon();
     this.runs.refreshSoon();
+    this.releases.refreshSoon();
+    this.rollouts.refreshSoon();
   }
 
   #listen() {
@@ -146,7 +150,7 @@ class Live {
     this.#source?.close();
     this.#source = null;
     this.isLost = false;
-    for (const list of [this.hosts, this.groups, this.runs]) list.forget();
+    for (const list of [this.hosts, this.groups, this.runs, this.releases, this.rollouts]) list.forget();
     if (this.me) notices.say('You are logged out.');
     this.me = null;
   }
@@ -159,6 +163,11 @@ class Live {
       this.groups.refreshSoon();
     } else if (change.changed === 'run') {
       this.runs.refreshSoon();
+    } else if (change.changed === 'rollout') {
+      this.rollouts.refreshSoon();
+    } else if (change.changed === 'groups') {
+      this.hosts.refreshSoon();
+      this.groups.refreshSoon();
     } else {
       this.refreshAll();
     }

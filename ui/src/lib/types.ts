@@ -48,6 +48,8 @@ export interface Host {
   facts: Facts;
   may: Permits;
   tags: Record<string, string>;
+  /** The tags of the agent's own configuration, which the manager cannot remove. */
+  own_tags: Record<string, string>;
   /** How far the host's time of day is from the manager's. `null` while it is not measured. */
   clock: { ahead_ms: number; uncertainty_ms: number } | null;
   /** What the interface towards the manager carries now. */
@@ -88,7 +90,12 @@ export interface Run {
   who: string;
   select: string;
   settings: string[];
+  /** The text of the experiment's file, and the folder where its paths begin. Lists have neither. */
+  file?: string;
+  base?: string;
   ordered_ms: number;
+  /** When it begins at the earliest. */
+  due_ms: number;
   begun_ms: number | null;
   ended_ms: number | null;
   state: RunState;
@@ -164,4 +171,50 @@ export interface AuditEntry {
   is_refused: boolean;
 }
 
-export type Change = { changed: 'host'; id: number; is_here: boolean } | { changed: 'run'; id: number } | { changed: 'all' };
+export interface Release {
+  id: number;
+  name: string;
+  version: string;
+  key: string;
+  size_bytes: number;
+  files: number;
+  is_withdrawn: boolean;
+}
+
+export interface Ring {
+  select: string;
+  /** The most hosts, in the order of their names. */
+  most?: number | null;
+}
+
+export interface NewRollout {
+  release: number;
+  rings: Ring[];
+  /** How many hosts may fail before the rollout stops by itself. */
+  errors: number;
+  approval: boolean;
+}
+
+export type RolloutState = 'approval' | 'running' | 'paused' | 'stopped' | 'done' | 'aborted';
+export type HostState = 'waiting' | 'away' | 'pinned' | 'working' | 'done' | 'failed' | 'back';
+export type RolloutChange = 'approve' | 'pause' | 'go' | 'retry' | 'back' | 'abort';
+
+export interface Rollout {
+  id: number;
+  release: number;
+  name: string;
+  version: string;
+  who: string;
+  rings: Ring[];
+  errors: number;
+  state: RolloutState;
+  reason: string | null;
+  sent: { ring: number; hosts: number; sent_bytes: number; unicast_bytes: number }[];
+  hosts: { host: string; ring: number; state: HostState; reason: string | null }[];
+}
+
+/** `groups`: groups or tags, by which selections may select others now. */
+export type Change =
+  | { changed: 'host'; id: number; is_here: boolean }
+  | { changed: 'run' | 'rollout'; id: number }
+  | { changed: 'groups' | 'all' };
