@@ -345,16 +345,20 @@ impl Rollouts {
     }
 
     async fn one_back(&self, id: i64, name: &str, release: &str) {
+        // A host that was removed meanwhile has no state any more.
+        let Ok(host) = self.hub.host(name).await else { return };
         let went = async {
-            let host = self.hub.host(name).await?;
             let work = Work::GoBack { name: release.to_owned() };
-            let version = self.ask(&host, work, ACTIVATION_TIME).await.map_err(RolloutError::Wrong)?;
-            self.refresh(&host).await.map_err(RolloutError::Wrong)?;
-            let reason = format!("it went back to {}", version.as_str().unwrap_or("the version before"));
-            self.set_host(id, &host, None, "back", Some(&reason)).await.map_err(RolloutError::Store)
+            let version = self.ask(&host, work, ACTIVATION_TIME).await?;
+            self.refresh(&host).await?;
+            Ok::<_, String>(version.as_str().unwrap_or("the version before").to_owned())
         };
-        if let Err(error) = went.await {
-            tracing::warn!("rollout {id}: {name} does not go back: {error}");
+        let (state, reason) = match went.await {
+            Ok(version) => ("back", format!("it went back to {version}")),
+            Err(reason) => ("failed", format!("it did not go back: {reason}")),
+        };
+        if let Err(error) = self.set_host(id, &host, None, state, Some(&reason)).await {
+            tracing::error!("rollout {id}: {name}: {reason}; {error}");
         }
     }
 
