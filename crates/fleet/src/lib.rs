@@ -35,6 +35,14 @@ pub async fn sleep(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
+/// Waits for a future on this thread, and starts no others.
+///
+/// # Errors
+/// If the kernel has no descriptors left.
+pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future))
+}
+
 /// Waits for a future on this thread, unless `stop` becomes true before. `None`: it did.
 ///
 /// # Errors

@@ -29,9 +29,6 @@ pub const READ_BUFFER_LEN: usize = 4 << 10;
 /// The most bytes of text in one report.
 pub const MAX_TEXT_LEN: usize = 64 << 10;
 
-/// The most bytes of a program's standard error that are reported.
-pub const MAX_ERRORS_LEN: usize = 4 << 10;
-
 /// A message from an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]

@@ -2,8 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io::{self, Read},
+    fs, io,
     path::{Component, Path, PathBuf},
 };
 
@@ -207,19 +206,11 @@ fn describe(root: &Path, folder: &Path, files: &mut BTreeMap<String, Content>) -
 }
 
 fn content(path: &Path) -> io::Result<Content> {
-    let mut file = File::open(path)?;
-    let (mut hasher, mut size_bytes) = (blake3::Hasher::new(), 0);
-    let mut piece = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut piece)? {
-            0 => break,
-            len => {
-                hasher.update(&piece[..len]);
-                size_bytes += len as u64;
-            }
-        }
-    }
-    Ok(Content { size_bytes, blake3: hasher.finalize().to_hex().to_string() })
+    let digest = treecast_experiment::site::digest(path)?;
+    Ok(Content {
+        size_bytes: fs::metadata(path)?.len(),
+        blake3: blake3::Hash::from_bytes(digest).to_hex().to_string(),
+    })
 }
 
 #[cfg(test)]

@@ -367,6 +367,19 @@ pub fn lock(file: &impl AsFd) -> Lock {
     }
 }
 
+/// Locks a folder for this program, as long as the file that is returned stays open. `None` where another program has it.
+///
+/// # Errors
+/// If the folder cannot be opened, or its file system has no locks.
+pub fn claim(folder: &Path) -> io::Result<Option<std::fs::File>> {
+    let folder = std::fs::File::open(folder)?;
+    match lock(&folder) {
+        Lock::Ours => Ok(Some(folder)),
+        Lock::Taken => Ok(None),
+        Lock::Unknown => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
 /// Unlocks a file, for all descriptors that share the lock.
 pub fn unlock(file: &impl AsFd) {
     // Closing the descriptors would do it, too.

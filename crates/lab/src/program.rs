@@ -207,12 +207,17 @@ pub fn start(
     Ok((Handle::new(Ours(process)), input, pid))
 }
 
-/// The last line of a file that says something, at most 500 characters of it.
-fn last_line(file: &File) -> Option<String> {
+/// The end of a file, at most 4 KiB of it. `None` where it cannot be read.
+pub fn tail(file: &File) -> Option<String> {
     let mut tail = [0; 4096];
     let from = file.metadata().ok()?.len().saturating_sub(tail.len() as u64);
     let read = file.read_at(&mut tail, from).ok()?;
-    let tail = String::from_utf8_lossy(&tail[..read]);
+    Some(String::from_utf8_lossy(&tail[..read]).into_owned())
+}
+
+/// The last line of a file that says something, at most 500 characters of it.
+fn last_line(file: &File) -> Option<String> {
+    let tail = tail(file)?;
     let line = tail.lines().rev().find(|line| !line.trim().is_empty())?;
     Some(line.trim().chars().take(500).collect())
 }

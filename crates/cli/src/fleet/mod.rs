@@ -11,10 +11,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use treecast_fleet::{
-    client::{Client, ClientError, escaped},
-    run_until,
-};
+use treecast_fleet::client::{Client, ClientError, escaped};
 use treecast_host::user;
 
 pub use agent::{Args as AgentArgs, run as run_agent};
@@ -238,10 +235,7 @@ fn state(of: &str) -> PathBuf {
 
 /// Waits for an answer of the manager.
 fn wait<T>(asked: impl Future<Output = Result<T, ClientError>>) -> Result<T, Box<dyn std::error::Error>> {
-    match run_until(|| false, asked)? {
-        Some(answer) => Ok(answer?),
-        None => Err("the manager did not answer".into()),
-    }
+    Ok(treecast_fleet::run(asked)??)
 }
 
 fn get(client: &Client, path: &str) -> Result<Value, Box<dyn std::error::Error>> {

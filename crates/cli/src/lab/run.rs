@@ -9,10 +9,7 @@ use std::{
 
 use serde_json::json;
 use treecast_experiment::{self as experiment, Experiment, Lab, Order, Place, Preview, Results, Simulator};
-use treecast_host::{
-    folder::{Lock, lock},
-    stop::Stop,
-};
+use treecast_host::{folder, stop::Stop};
 use treecast_measure::{Db, claim::Verdict, report::ReportInput};
 
 use super::{
@@ -132,7 +129,7 @@ fn run_at(place: &dyn Place, args: &Common, experiment: Experiment, command: Str
     if args.plan {
         return show_plan(&experiment::preview(place, &experiment)?, args.json);
     }
-    let (name, out) = folder(args);
+    let (name, out) = names(args);
     // This is checked before anything is written.
     experiment::check(place, &experiment)?;
     let _claim = claim(&out)?;
@@ -154,7 +151,7 @@ fn run_at(place: &dyn Place, args: &Common, experiment: Experiment, command: Str
 
 /// Runs an experiment on hosts of a fleet. Its manager makes the runs, and goes on when this command is killed.
 fn over_fleet(args: &Common, select: &str, way: &fleet::Way) -> Outcome {
-    let (name, out) = folder(args);
+    let (name, out) = names(args);
     let experiment = Experiment::load(&args.file, &args.settings)?;
     let fleet = AtFleet { file: &args.file, settings: &args.settings, name: &name, select, way };
     if args.plan {
@@ -173,7 +170,7 @@ fn over_fleet(args: &Common, select: &str, way: &fleet::Way) -> Outcome {
 }
 
 /// The name of the results, and their folder.
-fn folder(args: &Common) -> (String, PathBuf) {
+fn names(args: &Common) -> (String, PathBuf) {
     let name = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));
     (name, out)
@@ -218,15 +215,10 @@ fn conclude(input: &ReportInput, out: &Path, results: &Results, json: bool) -> O
 /// Makes the folder for the results. Other experiments cannot use it while the returned file is open.
 fn claim(out: &Path) -> Result<File, Box<dyn std::error::Error>> {
     fs::create_dir_all(out).map_err(cannot_keep(out))?;
-    let folder = File::open(out).map_err(cannot_keep(out))?;
-    match lock(&folder) {
-        Lock::Ours => Ok(folder),
-        Lock::Taken => {
-            let advice = "wait until it has ended, or name another folder with --out";
-            Err(format!("another `treecast lab run` keeps its results in {}: {advice}", out.display()).into())
-        }
-        Lock::Unknown => Err(cannot_keep(out)(io::ErrorKind::Unsupported.into()).into()),
-    }
+    folder::claim(out).map_err(cannot_keep(out))?.ok_or_else(|| {
+        let advice = "wait until it has ended, or name another folder with --out";
+        format!("another `treecast lab run` keeps its results in {}: {advice}", out.display()).into()
+    })
 }
 
 /// Prepares the path of the results database. Earlier results are renamed, unless the new ones are added to

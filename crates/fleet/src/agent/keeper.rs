@@ -6,14 +6,10 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::fs::FileExt,
-    },
+    os::fd::{AsFd, OwnedFd},
     path::Path,
     process::Command,
     sync::mpsc::{self, RecvTimeoutError},
-    thread,
     time::Duration,
 };
 
@@ -21,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use treecast_host::{clock, folder, process};
 use treecast_lab::program::{self, Said};
 
-use crate::message::{End, MAX_ERRORS_LEN, MAX_TEXT_LEN, What, nanoseconds, text_of};
+use crate::message::{End, MAX_TEXT_LEN, What, nanoseconds, text_of};
 
 /// A line of a keeper's file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,7 +57,11 @@ pub fn run(kept: &Kept, errors: &Path) -> io::Result<()> {
         output.flush()
     };
     if let Some(at_ns) = kept.at_ns {
-        wait_until(Duration::from_nanos(at_ns));
+        let moment = Duration::from_nanos(at_ns);
+        // A signal may end a sleep early.
+        while clock::monotonic() < moment {
+            clock::sleep_until(moment);
+        }
     }
     let mut command = Command::new(kept.words.first().map_or("", String::as_str));
     command.args(kept.words.iter().skip(1)).stdin(std::process::Stdio::null());
@@ -88,7 +88,8 @@ pub fn run(kept: &Kept, errors: &Path) -> io::Result<()> {
             Ok((_, Said::Began)) => {}
             Ok((at, Said::Line(line))) => tell(at, None, What::Line { text: shortened(line) })?,
             Ok((at, Said::Ended(ended, last))) => {
-                let end = End { errors: tail(&errors), ..End::from((&ended, last)) };
+                let end =
+                    End { errors: program::tail(&errors).unwrap_or_default(), ..End::from((&ended, last)) };
                 return tell(at, None, What::Ended(end));
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -100,30 +101,12 @@ pub fn run(kept: &Kept, errors: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the end of what a program has written to its standard error.
-fn tail(errors: &File) -> String {
-    let mut tail = [0; MAX_ERRORS_LEN];
-    let len = errors.metadata().map_or(0, |of| of.len());
-    let read = errors.read_at(&mut tail, len.saturating_sub(MAX_ERRORS_LEN as u64)).unwrap_or(0);
-    String::from_utf8_lossy(&tail[..read]).into_owned()
-}
-
 fn shortened(mut line: String) -> String {
     if line.len() > MAX_TEXT_LEN {
         let end = (0..=MAX_TEXT_LEN).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
         line.truncate(end);
     }
     line
-}
-
-fn wait_until(moment: Duration) {
-    loop {
-        let left = moment.saturating_sub(clock::monotonic());
-        if left.is_zero() {
-            return;
-        }
-        thread::sleep(left);
-    }
 }
 
 /// Makes the file of a keeper, locked, to be its standard output.

@@ -29,6 +29,7 @@ use std::{
 
 use thiserror::Error;
 use treecast_driver::security::tls::TlsError;
+use treecast_host::folder;
 
 pub use self::{config::Config, joined::Joined};
 use self::{
@@ -154,12 +155,7 @@ pub fn leave(state: &Path) -> Result<(), AgentError> {
 /// Locks the folder of an agent.
 fn claim(state: &Path) -> Result<std::fs::File, AgentError> {
     let failed = |source| AgentError::Folder { path: state.to_owned(), source };
-    let folder = std::fs::File::open(state).map_err(failed)?;
-    match treecast_host::folder::lock(&folder) {
-        treecast_host::folder::Lock::Ours => Ok(folder),
-        treecast_host::folder::Lock::Taken => Err(AgentError::Busy(state.to_owned())),
-        treecast_host::folder::Lock::Unknown => Err(failed(io::ErrorKind::Unsupported.into())),
-    }
+    folder::claim(state).map_err(failed)?.ok_or_else(|| AgentError::Busy(state.to_owned()))
 }
 
 /// Returns a random factor from 0.5 to 1, so that agents do not all come back at one moment.

@@ -121,7 +121,7 @@ impl Releases<'_> {
         let versions = self.versions().remove(name).unwrap_or_default();
         let before =
             versions.before.ok_or_else(|| format!("there is no version of {name} before the active one"))?;
-        let kept = self.state.join("releases").join(name).join(&before);
+        let kept = self.versions_of(name).join(&before);
         if !kept.exists() {
             return Err(format!("{name} {before} is not on this host any more"));
         }
@@ -193,8 +193,7 @@ impl Releases<'_> {
 
     /// Removes what is neither active nor the version before.
     fn forget_old(&self, name: &str, versions: &Versions) {
-        let folder = self.state.join("releases").join(name);
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(self.versions_of(name)).into_iter().flatten().flatten() {
             let version = entry.file_name().to_string_lossy().into_owned();
             if ![&versions.active, &versions.before].contains(&&Some(version)) {
                 // It is tried again after the next activation.
@@ -208,12 +207,17 @@ impl Releases<'_> {
         read(&text).unwrap_or_default()
     }
 
+    /// Returns the folder of all versions of a release that are kept.
+    fn versions_of(&self, name: &str) -> PathBuf {
+        self.state.join("releases").join(name)
+    }
+
     fn staged(&self, release: &Release) -> PathBuf {
         self.state.join("work").join(format!("release-{}-{}", release.name, release.version))
     }
 
     fn kept(&self, release: &Release) -> PathBuf {
-        self.state.join("releases").join(&release.name).join(&release.version)
+        self.versions_of(&release.name).join(&release.version)
     }
 }
 

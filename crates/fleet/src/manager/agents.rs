@@ -217,8 +217,7 @@ async fn blob(
     Extension(key): Extension<PublicKey>,
     Path(blob): Path<String>,
 ) -> Response {
-    let key = key.to_string();
-    let is_known = hub.hosts().await.is_ok_and(|hosts| hosts.iter().any(|host| host.key == key));
+    let is_known = hub.knows(&key).await.unwrap_or(false);
     let Some(path) = hub.blob(&blob).filter(|_| is_known) else {
         return (StatusCode::NOT_FOUND, "there is no such file").into_response();
     };

@@ -272,9 +272,8 @@ async fn hosts(State(api): State<Api>, _: Caller, Query(which): Query<Which>) ->
 
 /// How many hosts there are, and how many are here.
 async fn count(State(api): State<Api>, _: Caller) -> Answered<serde_json::Value> {
-    let hosts = api.0.hub.hosts().await?;
-    let here = hosts.iter().filter(|host| host.is_here).count();
-    Ok(Json(serde_json::json!({ "hosts": hosts.len(), "here": here })))
+    let (hosts, here) = api.0.hub.count().await?;
+    Ok(Json(serde_json::json!({ "hosts": hosts, "here": here })))
 }
 
 async fn host(State(api): State<Api>, _: Caller, Path(name): Path<String>) -> Answered<Host> {
@@ -463,10 +462,7 @@ async fn ask(State(api): State<Api>, caller: Caller, Json(question): Json<Questi
     let range = Duration::from_millis(1)..=Duration::from_secs(7 * 24 * 3600);
     let limit =
         quantity::time(&question.limit, range).map_err(|error| Denied::Bad(format!("limit: {error}")))?;
-    let hosts = api.0.hub.select(&question.select).await?;
-    if hosts.is_empty() {
-        return Err(Denied::Bad(format!("no host is selected by `{}`", question.select)));
-    }
+    let hosts = api.0.hub.select_some(&question.select).await?;
     let work = match question.command.first().map(String::as_str) {
         None => Work::Facts,
         Some(first) => Work::Start(Start {
@@ -521,7 +517,7 @@ async fn abort_run(State(api): State<Api>, caller: Caller, Path(id): Path<i64>) 
 /// Returns the results database of a run.
 async fn results(State(api): State<Api>, _: Caller, Path(id): Path<i64>) -> Result<Response, Denied> {
     let missing = || Denied::Missing(format!("there is no run {id}, or it has no results yet"));
-    let path = api.0.runs.results(id).await?.ok_or_else(missing)?;
+    let path = api.0.runs.results(id).ok_or_else(missing)?;
     let bytes = tokio::fs::read(&path).await.map_err(|_| missing())?;
     Ok(([(header::CONTENT_TYPE, "application/vnd.sqlite3")], bytes).into_response())
 }
@@ -572,10 +568,7 @@ async fn verify_release(
 ) -> Answered<Asked> {
     api.permit(&caller, Role::Operator, "verify a release", &format!("{id} at {}", which.select)).await?;
     let signed = api.0.rollouts.signed(id).await?;
-    let hosts = api.0.hub.select(&which.select).await?;
-    if hosts.is_empty() {
-        return Err(Denied::Bad(format!("no host is selected by `{}`", which.select)));
-    }
+    let hosts = api.0.hub.select_some(&which.select).await?;
     let work = Work::Verify { signed };
     let id = asks::ask(&api.0.hub, &caller.name, &which.select, &hosts, &work).await?;
     Ok(Json(Asked { id, hosts: hosts.into_iter().map(|host| host.name).collect() }))
@@ -709,7 +702,9 @@ impl From<HubError> for Denied {
         match error {
             HubError::Store(error) => error.into(),
             HubError::NoHost(_) => Self::Missing(error.to_string()),
-            HubError::Selection(_) | HubError::Full { .. } => Self::Bad(error.to_string()),
+            HubError::Selection(_) | HubError::Nobody(_) | HubError::Full { .. } => {
+                Self::Bad(error.to_string())
+            }
         }
     }
 }
@@ -732,7 +727,7 @@ impl From<RunsError> for Denied {
         match error {
             RunsError::Hub(error) => error.into(),
             RunsError::Store(error) => error.into(),
-            RunsError::Experiment(_) | RunsError::Nobody(_) => Self::Bad(error.to_string()),
+            RunsError::Experiment(_) => Self::Bad(error.to_string()),
             RunsError::File(_) => Self::Failed(error.to_string()),
         }
     }

@@ -122,6 +122,8 @@ pub enum HubError {
     Selection(#[from] SelectionError),
     #[error("there is no host {0}: `treecast fleet hosts` lists them")]
     NoHost(String),
+    #[error("no host is selected by `{0}`")]
+    Nobody(String),
     #[error("{host} is away, and {MAX_WAITING} orders wait for it")]
     Full { host: HostId },
 }
@@ -293,6 +295,27 @@ impl Hub {
         Ok(number)
     }
 
+    /// Orders something of a host, and waits until it is done, but not for longer than `patience`, which says why. The error is the
+    /// reason why it was not done.
+    ///
+    /// # Errors
+    /// If the host did not do it, or was given up.
+    pub async fn ask(
+        &self,
+        host: HostId,
+        work: Work,
+        patience: impl Future<Output = &'static str>,
+    ) -> Result<serde_json::Value, String> {
+        let ordered = self.order_and_hear(host, work).await;
+        let (number, mut said) = ordered.map_err(|error| error.to_string())?;
+        let reason = tokio::select! {
+            answer = answer(&mut said) => return answer,
+            reason = patience => reason,
+        };
+        self.give_up(host, number, reason).await.map_err(|error| error.to_string())?;
+        Err(reason.to_owned())
+    }
+
     /// Keeps reports of a host. Returns the number up to which all are kept.
     ///
     /// # Errors
@@ -412,6 +435,42 @@ impl Hub {
             }
         }
         Ok(selected)
+    }
+
+    /// Returns the hosts that a selection selects, by name, of which there is at least one.
+    ///
+    /// # Errors
+    /// As for [`Hub::select`], and if the selection selects nobody.
+    pub async fn select_some(&self, text: &str) -> Result<Vec<Host>, HubError> {
+        match self.select(text).await? {
+            none if none.is_empty() => Err(HubError::Nobody(text.to_owned())),
+            hosts => Ok(hosts),
+        }
+    }
+
+    /// Returns how many hosts there are, and how many are here.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn count(&self) -> Result<(usize, usize), StoreError> {
+        let count = "SELECT count(*) FROM hosts";
+        let hosts = self.store.with(move |of| of.query_row(count, [], |row| row.get(0))).await?;
+        let lanes: Vec<Arc<Lane>> = lock(&self.lanes).values().cloned().collect();
+        let mut here = 0;
+        for lane in lanes {
+            here += usize::from(lane.link.lock().await.is_some());
+        }
+        Ok((hosts, here))
+    }
+
+    /// Whether an agent with this key belongs to the fleet.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn knows(&self, key: &PublicKey) -> Result<bool, StoreError> {
+        let key = key.to_string();
+        let known = "SELECT count(*) FROM hosts WHERE key = ?1";
+        self.store.with(move |of| of.query_row(known, [key], |row| Ok(row.get::<_, u32>(0)? > 0))).await
     }
 
     /// Returns the host of a name.
@@ -551,6 +610,24 @@ impl Hub {
     fn lane(&self, host: HostId) -> Arc<Lane> {
         Arc::clone(lock(&self.lanes).entry(host).or_default())
     }
+}
+
+/// Waits until an order is carried out.
+async fn answer(said: &mut mpsc::UnboundedReceiver<Report>) -> Result<serde_json::Value, String> {
+    while let Some(report) = said.recv().await {
+        match report.what {
+            What::Done { value } => return Ok(value),
+            What::Failed { reason } => return Err(reason),
+            _ => {}
+        }
+    }
+    Err("the host is not in the fleet any more".to_owned())
+}
+
+/// Waits for as long as a host may take to answer. Returns why it is not waited for any longer.
+pub async fn too_long(patience: Duration) -> &'static str {
+    tokio::time::sleep(patience).await;
+    "the host did not answer in time"
 }
 
 /// A host that has no name, tag or fact.

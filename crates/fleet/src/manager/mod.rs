@@ -24,12 +24,7 @@ mod runs;
 mod site;
 mod store;
 
-use std::{
-    io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -39,6 +34,7 @@ use treecast_driver::security::{
     Identity,
     tls::{TlsError, server_config},
 };
+use treecast_host::folder;
 
 use self::{
     access::Role,
@@ -133,7 +129,9 @@ impl Manager {
         listener: Option<std::net::TcpListener>,
     ) -> Result<Self, ManagerError> {
         let identity = joined::identity(&options.state)?;
-        let claim = claim(&options.state)?;
+        let failed = |source| ManagerError::File { path: options.state.clone(), source };
+        let claim = folder::claim(&options.state).map_err(failed)?;
+        let claim = claim.ok_or_else(|| ManagerError::Busy(options.state.clone()))?;
         let store = Store::open(&options.state.join("fleet.sqlite"))?;
         let hub = Arc::new(Hub::new(store).await?);
         let tls = TlsAcceptor::from(Arc::new(server_config(&identity, TLS_NAME)?));
@@ -203,14 +201,4 @@ fn advertised(options: &Options, agents: SocketAddr) -> Vec<String> {
     // Agents on this host reach it, too.
     let own = std::net::IpAddr::from(std::net::Ipv6Addr::LOCALHOST);
     addresses.chain([own]).map(|address| SocketAddr::new(address, agents.port()).to_string()).collect()
-}
-
-fn claim(state: &Path) -> Result<std::fs::File, ManagerError> {
-    let failed = |source| ManagerError::File { path: state.to_owned(), source };
-    let folder = std::fs::File::open(state).map_err(failed)?;
-    match treecast_host::folder::lock(&folder) {
-        treecast_host::folder::Lock::Ours => Ok(folder),
-        treecast_host::folder::Lock::Taken => Err(ManagerError::Busy(state.to_owned())),
-        treecast_host::folder::Lock::Unknown => Err(failed(io::ErrorKind::Unsupported.into())),
-    }
 }

@@ -26,11 +26,11 @@ use tokio::{
 
 use super::{
     hosts::{Host, HostId},
-    hub::{Change, Hub, HubError, now_ms},
+    hub::{Change, Hub, HubError, now_ms, too_long},
     store::StoreError,
 };
 use crate::{
-    message::{Program, Report, Start, What, Work, read, text_of},
+    message::{Program, Report, Start, Work, read, text_of},
     release::{Release, ReleaseError, Signed},
 };
 
@@ -179,7 +179,7 @@ impl Rollouts {
     /// If the files are not those that were signed.
     pub async fn add(&self, who: &str, signed: Signed, folder: PathBuf) -> Result<i64, RolloutError> {
         let release = signed.check(None)?;
-        let kept = self.state.join("releases").join(&release.name).join(&release.version);
+        let kept = self.folder(&release);
         let copy = (release.clone(), kept.clone());
         let copied = tokio::task::spawn_blocking(move || -> Result<(), RolloutError> {
             let (release, kept) = copy;
@@ -197,6 +197,11 @@ impl Rollouts {
                       ON CONFLICT (name, version) DO UPDATE SET signed = ?3, withdrawn = 0 RETURNING id";
         let row = (release.name, release.version, text, who, now);
         Ok(self.hub.store.with(move |of| of.query_row(insert, row, |row| row.get(0))).await?)
+    }
+
+    /// Returns where the files of a release are.
+    fn folder(&self, release: &Release) -> PathBuf {
+        self.state.join("releases").join(&release.name).join(&release.version)
     }
 
     /// Returns all releases, the latest first.
@@ -261,9 +266,7 @@ impl Rollouts {
             return Err(RolloutError::Wrong("a rollout has at least one ring".into()));
         }
         for ring in &new.rings {
-            if self.hub.select(&ring.select).await?.is_empty() {
-                return Err(RolloutError::Wrong(format!("no host is selected by `{}`", ring.select)));
-            }
+            self.hub.select_some(&ring.select).await?;
         }
         let releases = self.releases().await?;
         let release = releases.iter().find(|release| release.id == new.release);
@@ -443,7 +446,7 @@ impl Rollouts {
             .await?;
         let signed: Signed = read(&signed).map_err(RolloutError::Wrong)?;
         let release = signed.check(None)?;
-        let folder = self.state.join("releases").join(&release.name).join(&release.version);
+        let folder = self.folder(&release);
         Ok(Task { id, release, signed, folder, rings: read(&rings).map_err(RolloutError::Wrong)?, errors })
     }
 
@@ -687,24 +690,7 @@ impl Rollouts {
 
     /// Orders something of a host, and waits for the answer.
     async fn ask(&self, host: &Host, work: Work, patience: Duration) -> Result<Value, String> {
-        let ordered = self.hub.order_and_hear(host.id, work).await;
-        let (number, mut said) = ordered.map_err(|error| error.to_string())?;
-        let answer = async {
-            while let Some(report) = said.recv().await {
-                match report.what {
-                    What::Done { value } => return Ok(value),
-                    What::Failed { reason } => return Err(reason),
-                    _ => {}
-                }
-            }
-            Err("the host is not in the fleet any more".to_owned())
-        };
-        if let Ok(answer) = timeout(patience, answer).await {
-            return answer;
-        }
-        let reason = "the host did not answer in time";
-        self.hub.give_up(host.id, number, reason).await.map_err(|error| error.to_string())?;
-        Err(reason.to_owned())
+        self.hub.ask(host.id, work, too_long(patience)).await
     }
 
     async fn set_state(&self, id: i64, state: &'static str, reason: Option<&str>) -> Result<(), StoreError> {

@@ -153,8 +153,6 @@ pub enum RunsError {
     Store(#[from] StoreError),
     #[error("{0}")]
     Experiment(String),
-    #[error("no host is selected by `{0}`")]
-    Nobody(String),
     #[error("the results cannot be kept: {0}")]
     File(io::Error),
 }
@@ -277,12 +275,8 @@ impl Runs {
     }
 
     /// Returns the path of a run's results database; `None` where there is none.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn results(&self, id: i64) -> Result<Option<PathBuf>, StoreError> {
-        let path = self.folder(id).join(DATABASE);
-        Ok(path.exists().then_some(path))
+    pub fn results(&self, id: i64) -> Option<PathBuf> {
+        Some(self.folder(id).join(DATABASE)).filter(|path| path.exists())
     }
 
     fn folder(&self, id: i64) -> PathBuf {
@@ -290,10 +284,7 @@ impl Runs {
     }
 
     async fn place(&self, run: &NewRun, id: i64) -> Result<Fleet, RunsError> {
-        let hosts = self.hub.select(&run.select).await?;
-        if hosts.is_empty() {
-            return Err(RunsError::Nobody(run.select.clone()));
-        }
+        let hosts = self.hub.select_some(&run.select).await?;
         Ok(Fleet { hub: Arc::clone(&self.hub), runtime: self.runtime.clone(), hosts, run: id })
     }
 

@@ -35,7 +35,7 @@ use treecast_measure::{
 
 use super::{
     hosts::{Host, HostId},
-    hub::Hub,
+    hub::{Hub, too_long},
 };
 use crate::{
     clock::Offset,
@@ -171,15 +171,14 @@ impl FleetSite {
             if self.vanished.has(&self.hub, host.id).await {
                 return Err(io::Error::other(format!("{}: {VANISHED}", host.name)));
             }
-            let (number, mut said) =
-                self.hub.order_and_hear(host.id, work).await.map_err(io::Error::other)?;
-            let reason = tokio::select! {
-                answer = answer(&mut said, &host.name) => return answer,
-                () = tokio::time::sleep(patience) => "the host did not answer in time",
-                () = self.vanished.vanishes(&self.hub, host.id) => VANISHED,
+            let until = async {
+                tokio::select! {
+                    reason = too_long(patience) => reason,
+                    () = self.vanished.vanishes(&self.hub, host.id) => VANISHED,
+                }
             };
-            self.hub.give_up(host.id, number, reason).await.map_err(io::Error::other)?;
-            Err(io::Error::other(format!("{}: {reason}", host.name)))
+            let answer = self.hub.ask(host.id, work, until).await;
+            answer.map_err(|reason| io::Error::other(format!("{}: {reason}", host.name)))
         };
         self.runtime.block_on(asked)
     }
@@ -447,18 +446,6 @@ impl Started {
             tracing::warn!("a program at host {} is not signalled: {error}", self.host);
         }
     }
-}
-
-/// Waits until an order is carried out.
-async fn answer(said: &mut mpsc::UnboundedReceiver<Report>, host: &str) -> io::Result<serde_json::Value> {
-    while let Some(report) = said.recv().await {
-        match report.what {
-            What::Done { value } => return Ok(value),
-            What::Failed { reason } => return Err(io::Error::other(format!("{host}: {reason}"))),
-            _ => {}
-        }
-    }
-    Err(io::Error::other(format!("{host} is not in the fleet any more")))
 }
 
 /// Why a host is not waited for any longer.
