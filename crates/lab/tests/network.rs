@@ -22,15 +22,17 @@ fn namespaces(lab: &str) -> Vec<PathBuf> {
 #[test]
 fn clients_and_server_of_a_tree_reach_each_other_by_ipv4_and_ipv6() {
     let lab = TestLab::parse("tree:levels=3,clients=2", "tree");
+    // Each address is bound once. A child that another test forks keeps a copy of each socket until its `exec`, even of one that is closed
+    // here, and an address that it keeps cannot be bound again.
+    let servers: [IpAddr; 2] = [lab.v6("server0").into(), lab.v4("server0").into()];
+    let servers = servers.map(|address| (address, lab.socket("server0", address)));
     for client in ["client0", "client3", "client7"] {
-        let (server_v6, client_v6) = (IpAddr::from(lab.v6("server0")), IpAddr::from(lab.v6(client)));
-        let (server_v4, client_v4) = (IpAddr::from(lab.v4("server0")), IpAddr::from(lab.v4(client)));
-        for (server, client_address) in [(server_v6, client_v6), (server_v4, client_v4)] {
-            let at_server = lab.socket("server0", server);
+        let clients: [IpAddr; 2] = [lab.v6(client).into(), lab.v4(client).into()];
+        for ((server, at_server), client_address) in servers.iter().zip(clients) {
             let at_client = lab.socket(client, client_address);
-            assert!(reaches(&at_client, &at_server, (server, 4000).into(), 40), "{client} to {server}");
+            assert!(reaches(&at_client, at_server, (*server, 4000).into(), 40), "{client} to {server}");
             assert!(
-                reaches(&at_server, &at_client, (client_address, 4000).into(), 40),
+                reaches(at_server, &at_client, (client_address, 4000).into(), 40),
                 "{server} to {client}"
             );
         }
