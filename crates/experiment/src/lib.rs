@@ -75,6 +75,9 @@ pub use observer::{Event, Finished};
 pub use plan::Plan;
 pub use simulate::Simulator;
 
+/// Sends or counts the traffic of a stream's run at a host far away.
+pub use workload::stream::traffic::program::run as traffic;
+
 use document::{delivery::Delivery, rate::SendRate, sharing::Sharing};
 use engine::runner::{Runner, Stage};
 use plan::{Group, Planned, Scope, Wanted, path::SharedPath};
@@ -200,7 +203,9 @@ trait Work: fmt::Debug + Send + Sync {
     }
 
     /// Returns what a run needs of a site, beside what its delivery does.
-    fn needs(&self) -> &'static [Need];
+    fn needs(&self, _: &Network) -> Vec<Need> {
+        Vec::new()
+    }
 
     /// Returns about how long the transfer takes when all clients start at once.
     fn transfer(&self, planned: &Planned, facts: &document::network::Facts) -> Duration;

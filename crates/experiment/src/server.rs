@@ -16,7 +16,7 @@ use treecast_lab::process::Ended;
 
 use crate::{
     sessions::Sessions,
-    site::{Program, Said, Slot},
+    site::{Input, Program, Said, Slot},
     told::ToldSender,
 };
 
@@ -67,6 +67,8 @@ struct State {
     last: Option<String>,
     told: ToldSender,
     used: Ended,
+    /// The standard input of the program that runs, until somebody takes it.
+    input: Option<Input>,
 }
 
 impl<'a> Server<'a> {
@@ -97,7 +99,7 @@ impl<'a> Server<'a> {
         let ended = self
             .slot
             .start(|| (self.start)(opening))
-            .map(|program| program.map(|program| self.hear(&program)));
+            .map(|program| program.map(|program| self.hear(program)));
         self.slot.ended();
         let was_ready = {
             let mut state = self.lock();
@@ -121,7 +123,8 @@ impl<'a> Server<'a> {
     }
 
     /// Listens to the program until it has ended.
-    fn hear(&self, program: &Program) -> (Ended, Option<String>) {
+    fn hear(&self, mut program: Program) -> (Ended, Option<String>) {
+        self.lock().input = program.input.take();
         loop {
             match program.said.recv_timeout(POLL) {
                 Ok((_, Said::Began)) => {}
@@ -190,6 +193,11 @@ impl<'a> Server<'a> {
     /// Whether the receivers that the current session waits for have connected.
     pub fn has_begun(&self) -> bool {
         self.lock().has_begun
+    }
+
+    /// Takes the standard input of the current program, where it has one.
+    pub fn input(&self) -> Option<Input> {
+        self.lock().input.take()
     }
 
     /// Returns the last event that the server printed.

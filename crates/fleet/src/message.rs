@@ -29,6 +29,10 @@ pub const READ_BUFFER_LEN: usize = 4 << 10;
 /// The most bytes of text in one report.
 pub const MAX_TEXT_LEN: usize = 64 << 10;
 
+/// The most bytes of text that are written to a program's standard input at once. A pipe takes so many whole or not at all
+/// (`PIPE_BUF`, pipe(7)).
+pub const MAX_INPUT_LEN: usize = 4096;
+
 /// A message from an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
@@ -131,6 +135,9 @@ pub enum Work {
     Start(Start),
     /// Send a signal to the program that an earlier order has started.
     Signal { order: u64, signal: i32 },
+    /// Write whole lines, at most [`MAX_INPUT_LEN`] bytes of them, to the standard input of the program that an earlier order has
+    /// started. `None` ends the input.
+    Input { order: u64, text: Option<String> },
     /// Make an empty folder for a run. What an earlier folder of this name held is deleted.
     Folder { name: String },
     /// Get a file from the manager into a folder of the agent's.
@@ -169,6 +176,9 @@ pub struct Start {
     pub at_ns: Option<u64>,
     /// The longest time that the program may run, in milliseconds.
     pub limit_ms: u64,
+    /// Whether the program gets a standard input ([`Work::Input`]). Else it is empty.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_input: bool,
 }
 
 /// Which program is started.

@@ -348,6 +348,12 @@ pub fn make_pipe(path: &Path) -> io::Result<()> {
     Ok(fs::mkfifoat(fs::CWD, path, Mode::RUSR | Mode::WUSR)?)
 }
 
+/// Makes reads and writes of a pipe fail where they would wait.
+pub fn never_wait(pipe: &impl AsFd) -> io::Result<()> {
+    let flags = fs::fcntl_getfl(pipe)?;
+    Ok(fs::fcntl_setfl(pipe, flags | fs::OFlags::NONBLOCK)?)
+}
+
 /// The result of an attempt to lock a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {

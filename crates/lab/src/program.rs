@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader},
+    io::{self, BufRead, BufReader, Write},
     os::unix::{fs::FileExt, process::CommandExt},
     process::{ChildStdin, Command, Stdio},
     sync::{
@@ -15,7 +15,7 @@ use std::{
 
 use serde::de::DeserializeOwned;
 use treecast_host::{
-    memory,
+    folder, memory,
     process::{Ended, Process},
 };
 
@@ -25,11 +25,14 @@ pub struct Program {
     pub name: String,
     pub said: Receiver<(Instant, Said)>,
     pub handle: Handle,
-    /// The standard input of the program, where it was given one.
-    pub input: Option<ChildStdin>,
+    /// The standard input of the program, where it was given one. The program reads its end when this is dropped.
+    pub input: Option<Input>,
     /// The process of the program, when it runs on this machine.
     pub pid: Option<u32>,
 }
+
+/// The standard input of a program, wherever that runs.
+pub type Input = Box<dyn Write + Send>;
 
 /// Something that a program has told.
 #[derive(Debug)]
@@ -72,7 +75,7 @@ impl Program {
         Self::start_with_input(name, command)
     }
 
-    /// Starts `command` with the standard input that it says.
+    /// Starts `command` with the standard input that it says. Writes to a piped one fail where they would wait.
     ///
     /// # Errors
     /// If there is no such program.
@@ -83,7 +86,8 @@ impl Program {
             _ = tell.send((Instant::now(), what));
         };
         let (handle, input, pid) = start(command, memory::unnamed_file()?, hear)?;
-        Ok(Self { name, said, handle, input, pid: Some(pid) })
+        input.iter().try_for_each(folder::never_wait)?;
+        Ok(Self { name, said, handle, input: input.map(|input| Box::new(input) as Input), pid: Some(pid) })
     }
 
     /// Waits until `end` for the next thing that the program tells.

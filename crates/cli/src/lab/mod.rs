@@ -49,6 +49,9 @@ enum Command {
         #[arg(last = true)]
         command: Vec<std::ffi::OsString>,
     },
+    /// Send or count the traffic of a run on another host (started over a fleet by `lab run`)
+    #[command(hide = true)]
+    Traffic,
     Run(run::RunArgs),
     Report(run::ReportArgs),
 }
@@ -130,6 +133,11 @@ pub fn run(args: Args) -> Outcome {
             Ok(ExitCode::SUCCESS)
         }
         Command::Enter { namespace, parent, command } => enter(&namespace, parent, &command),
+        Command::Traffic => {
+            let input = std::io::BufReader::new(std::io::stdin());
+            treecast_experiment::traffic(input, &mut std::io::stdout())?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Run(args) => run::run(args),
         Command::Report(args) => run::report(args),
     }

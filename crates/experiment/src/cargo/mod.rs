@@ -33,11 +33,11 @@ impl Cargo {
         }
     }
 
-    /// Returns the path that the server's program is told: the file to send, or the pipe to read paths from.
+    /// Returns the file that the server sends. A feed has none: its paths come by standard input.
     pub fn path(&self) -> &Path {
         match self {
             Self::One(source) => &source.path,
-            Self::Feed(products) => &products.pipe,
+            Self::Feed(_) => Path::new("-"),
         }
     }
 

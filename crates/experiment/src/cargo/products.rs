@@ -1,23 +1,18 @@
-//! The objects of a feed's run, as files in the store, and the pipe through which the sender hears of them.
+//! The objects of a feed's run, as files in the store, and the lines by which the sender hears of them.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, Write},
-    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
-use treecast_host::folder;
 use treecast_lab::quantity::Size;
 use treecast_proto::random::SplitMix64;
 
-use crate::{
-    store::Store,
-    told::ToldObject,
-    verify::{self, Digest},
-};
+use crate::{store::Store, told::ToldObject, verify::Digest};
 
 /// An object of a feed, and when it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +31,6 @@ pub struct ObjectTime {
 /// The files of a feed's run.
 #[derive(Debug)]
 pub struct Products {
-    /// The path of the pipe from which the sender reads the files' paths.
-    pub pipe: PathBuf,
     /// The seed that the files' contents come from.
     pub seed: u64,
     products: Vec<Product>,
@@ -56,14 +49,12 @@ impl Products {
     /// Fills the files with random bytes. The same seed gives the same bytes.
     pub fn make(store: &Store, arrivals: &[Arrival], seed: u64) -> io::Result<Self> {
         let folder = store.fresh_folder("source")?;
-        let pipe = folder.join("feed");
-        folder::make_pipe(&pipe)?;
         let mut draws = SplitMix64(seed);
         let products = arrivals.iter().enumerate().map(|(index, arrival)| {
             let name = format!("product-{index:05}");
             Product::make(folder.join(&name), name, *arrival, &mut draws)
         });
-        Ok(Self { pipe, seed, products: products.collect::<io::Result<_>>()? })
+        Ok(Self { seed, products: products.collect::<io::Result<_>>()? })
     }
 
     /// Returns the size of all files together.
@@ -71,22 +62,29 @@ impl Products {
         Size(self.products.iter().map(|product| product.size).sum())
     }
 
-    /// Writes each path into the pipe when its object is due, counted from now, and then closes the pipe.
-    /// `is_over` ends this early.
-    pub fn feed(&self, is_over: &dyn Fn() -> bool) -> io::Result<()> {
-        // Open for both, which waits for nobody: the sender may be gone.
-        let mut pipe =
-            File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&self.pipe)?;
+    /// Makes all files available at the sender's node by `offer`. Returns their paths there.
+    pub fn offer(&self, offer: impl Fn(&Path) -> io::Result<PathBuf>) -> io::Result<Vec<PathBuf>> {
+        self.products.iter().map(|product| offer(&product.path)).collect()
+    }
+
+    /// Writes the path of each file at the sender's node to the sender's input when its object is due, counted from now. `is_over`
+    /// ends this early.
+    pub fn feed(
+        &self,
+        paths: &[PathBuf],
+        input: &mut dyn Write,
+        is_over: &dyn Fn() -> bool,
+    ) -> io::Result<()> {
         let start = Instant::now();
-        for product in &self.products {
-            let mut line = product.path.as_os_str().as_bytes().to_vec();
+        for (product, path) in self.products.iter().zip(paths) {
+            let mut line = path.as_os_str().as_bytes().to_vec();
             line.push(b'\n');
             while start.elapsed() < product.at && !is_over() {
                 thread::sleep((product.at.saturating_sub(start.elapsed())).min(LOOK_EVERY));
             }
             // A line shorter than PIPE_BUF is written whole or not at all (pipe(7)).
             while !is_over()
-                && let Err(error) = pipe.write_all(&line)
+                && let Err(error) = input.write_all(&line)
             {
                 match error.kind() {
                     io::ErrorKind::WouldBlock => thread::sleep(LOOK_EVERY),
@@ -97,20 +95,20 @@ impl Products {
         Ok(())
     }
 
-    /// Returns those objects in `folder` that are complete and right, out of the objects that a receiver says
-    /// it has, and removes their files.
-    pub fn check(&self, folder: &Path, told: &[ToldObject]) -> Vec<ObjectTime> {
+    /// Returns those objects that are complete and right, out of the objects that a receiver says it has. `is_right` compares the
+    /// copy of a name with a size and a hash.
+    pub fn check(
+        &self,
+        told: &[ToldObject],
+        is_right: impl Fn(&str, u64, &Digest) -> bool,
+    ) -> Vec<ObjectTime> {
         let check = |product: &Product| {
             let told = told.iter().find(|told| told.name == product.name)?;
             let taken = Duration::try_from_secs_f64(told.finished? - told.announced).ok()?;
-            let copy = folder.join(&product.name);
-            verify::check_copy(&copy, product.size, &product.digest).ok()?;
-            Some(ObjectTime { size_bytes: product.size, taken })
+            let is_right = is_right(&product.name, product.size, &product.digest);
+            is_right.then_some(ObjectTime { size_bytes: product.size, taken })
         };
-        let have = self.products.iter().filter_map(check).collect();
-        // What cannot be removed goes with the store.
-        _ = fs::remove_dir_all(folder);
-        have
+        self.products.iter().filter_map(check).collect()
     }
 }
 
@@ -128,23 +126,19 @@ impl Product {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-
     use super::*;
+    use crate::verify;
 
     #[test]
-    fn paths_come_through_the_pipe_and_only_right_copies_count() {
+    fn paths_are_told_when_they_are_due_and_only_right_copies_count() {
         let store = Store::in_memory(1 << 20).expect("needs root");
         let arrival = |millis, size_bytes| Arrival { at: Duration::from_millis(millis), size_bytes };
         let products = Products::make(&store, &[arrival(1, 1000), arrival(5, 3), arrival(6, 7)], 1).unwrap();
         assert_eq!(products.size(), Size(1010));
-        let mut lines = String::new();
-        thread::scope(|scope| {
-            let feeder = scope.spawn(|| products.feed(&|| false));
-            File::open(&products.pipe).unwrap().read_to_string(&mut lines).unwrap();
-            feeder.join().unwrap().unwrap();
-        });
-        assert_eq!(lines.lines().count(), 3);
+        let paths = products.offer(|path| Ok(path.to_owned())).unwrap();
+        let mut lines = Vec::new();
+        products.feed(&paths, &mut lines, &|| false).unwrap();
+        assert_eq!(lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count(), 3);
 
         let folder = store.fresh_folder("client0").unwrap();
         for product in &products.products {
@@ -156,7 +150,10 @@ mod tests {
             announced: 1.0,
             finished,
         };
-        let have = products.check(&folder, &[told(0, Some(1.5)), told(1, Some(2.0)), told(2, None)]);
+        let told = [told(0, Some(1.5)), told(1, Some(2.0)), told(2, None)];
+        let have = products.check(&told, |name, size_bytes, digest| {
+            verify::check_copy(&folder.join(name), size_bytes, digest).is_ok()
+        });
         assert_eq!(have.len(), 1, "one differs, and one was not announced as whole");
         assert_eq!((have[0].size_bytes, have[0].taken), (1000, Duration::from_millis(500)));
     }

@@ -9,6 +9,7 @@ use crate::{
     document::{
         Experiment,
         delivery::{Delivery, Fanout},
+        network::Network,
     },
     plan::Planned,
     site::{Need, Routers, Site},
@@ -49,8 +50,8 @@ pub fn routers(
 }
 
 /// Refuses a run that needs what the place lacks.
-pub fn check(site: &dyn Site, planned: &Planned) -> Result<(), Error> {
-    match needs(planned).into_iter().find(|need| !site.can(*need)) {
+pub fn check(site: &dyn Site, network: &Network, planned: &Planned) -> Result<(), Error> {
+    match needs(network, planned).into_iter().find(|need| !site.can(*need)) {
         None => Ok(()),
         Some(need) => {
             Err(Error::Lacking { run: planned.name.clone(), place: "here".into(), needs: need.to_string() })
@@ -58,7 +59,7 @@ pub fn check(site: &dyn Site, planned: &Planned) -> Result<(), Error> {
     }
 }
 
-fn needs(planned: &Planned) -> Vec<Need> {
+fn needs(network: &Network, planned: &Planned) -> Vec<Need> {
     let delivery = planned.delivery;
     let events = !delivery.events.is_empty();
     let of_delivery = [
@@ -68,7 +69,7 @@ fn needs(planned: &Planned) -> Vec<Need> {
         (Need::Files, !delivery.local.groups.is_empty()),
     ];
     let of_delivery = of_delivery.into_iter().filter(|(_, is_needed)| *is_needed).map(|(need, _)| need);
-    of_delivery.chain(planned.work.needs().iter().copied()).collect()
+    of_delivery.chain(planned.work.needs(network)).collect()
 }
 
 #[cfg(test)]
@@ -89,7 +90,8 @@ mod tests {
         let experiment = Experiment::parse(text, "x", Path::new("."), &[]).unwrap();
         let plan = Plan::new(&experiment, "lab", 1 << 30).unwrap();
         let site = Bare(plan.networks[0].topology.clone());
-        let refused = |index: usize| check(&site, &plan.runs[index]).unwrap_err().to_string();
+        let refused =
+            |index: usize| check(&site, &experiment.networks[0], &plan.runs[index]).unwrap_err().to_string();
         let expected = "A 1M, unicast #1 cannot be made here: it needs sockets of this process at its nodes, which are not there: \
                         leave its delivery out (--set deliveries=...)";
         assert_eq!(refused(0), expected);

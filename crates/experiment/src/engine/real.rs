@@ -118,7 +118,7 @@ fn play_network(
         if runner.book.results.interrupted {
             break;
         }
-        needs::check(&*site, planned)?;
+        needs::check(&*site, network, planned)?;
         let (routers, support) = needs::routers(&order.experiment, planned, topology).map_err(refused)?;
         site.prepare(routers, support).map_err(refused)?;
         runner.book.number += 1;

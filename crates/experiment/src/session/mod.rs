@@ -6,6 +6,7 @@ mod measures;
 use std::{
     convert::Infallible,
     io,
+    path::PathBuf,
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -19,7 +20,7 @@ use treecast_lab::{Topology, parallel};
 use treecast_sim::session::Deaths;
 
 use crate::{
-    cargo::{Cargo, source::Source},
+    cargo::{Cargo, products::Products, source::Source},
     client::{CUT_OFF, Client, Fared, Fate},
     document::network::Stopped,
     ears::{Ears, Heard},
@@ -93,21 +94,27 @@ pub struct Played {
     pub most_served: Option<usize>,
 }
 
+/// Those who take part in a session.
+struct Cast<'a> {
+    server: Server<'a>,
+    clients: Vec<Client<'a>>,
+    /// Who hears what reaches the clients, where something happens to the network.
+    ears: Option<Ears>,
+    /// The paths of a feed's objects at the sender's node.
+    products: Vec<PathBuf>,
+}
+
 /// The time that a session waits for clients that are there. Those that did come take part in another then.
 const CONNECTING: Duration = Duration::from_secs(20);
 
 impl Session<'_> {
     /// Runs the session. `each` is told of every client that has ended; `stop` ends the session early.
     pub fn play(&self, each: &mut dyn FnMut(usize, &Fared), stop: &dyn Fn() -> bool) -> io::Result<Played> {
-        let server = self.server()?;
-        let clients = self.clients()?;
-        let ears = match self.planned.delivery.events.is_empty() {
-            true => None,
-            false => Some(Ears::open(self.site, &self.group.receivers)?),
-        };
+        let cast = self.cast()?;
+        let Cast { server, clients, .. } = &cast;
         let mut played = thread::scope(|scope| {
             scope.spawn(|| server.run());
-            let played = self.perform(&server, &clients, ears.as_ref(), each, stop);
+            let played = self.perform(&cast, each, stop);
             let leaves = self.planned.delivery.has_sessions();
             server.stop(leaves && !played.as_ref().is_ok_and(|played| played.interrupted));
             played
@@ -119,30 +126,37 @@ impl Session<'_> {
         played.server_used = Some(server.used());
         played.refused = server.is_refused().then(|| server.failure()).flatten();
         match self.cargo {
-            Cargo::One(source) => self.check_copies(source, &clients, &mut played.clients),
-            Cargo::Feed(products) => {
-                for (client, fared) in clients.iter().zip(&mut played.clients) {
-                    fared.objects = Some(products.check(&client.folder, &fared.told.objects));
-                }
-            }
+            Cargo::One(source) => self.check_copies(source, clients, &mut played.clients),
+            Cargo::Feed(products) => self.check_products(products, clients, &mut played.clients),
         }
         Ok(played)
     }
 
+    fn cast(&self) -> io::Result<Cast<'_>> {
+        let ears = match self.planned.delivery.events.is_empty() {
+            true => None,
+            false => Some(Ears::open(self.site, &self.group.receivers)?),
+        };
+        let products = match self.cargo {
+            Cargo::One(_) => Vec::new(),
+            Cargo::Feed(products) => products.offer(|file| self.site.offer(&self.group.sender, file))?,
+        };
+        Ok(Cast { server: self.server()?, clients: self.clients()?, ears, products })
+    }
+
     fn perform(
         &self,
-        server: &Server,
-        clients: &[Client],
-        ears: Option<&Ears>,
+        cast: &Cast,
         each: &mut dyn FnMut(usize, &Fared),
         stop: &dyn Fn() -> bool,
     ) -> io::Result<Played> {
+        let server = &cast.server;
         if let Err(reason) = server.wait_ready(self.origin + self.timeout, stop) {
             return Ok(self.without_server(reason, stop()));
         }
         let clients_start = Instant::now();
         let end = clients_start + self.timeout;
-        let play = || self.run_clients(server, clients, ears, (clients_start, end), each, stop);
+        let play = || self.run_clients(cast, (clients_start, end), each, stop);
         let events = &self.planned.delivery.events;
         let (((fares, interrupted, wanted_deaths), heard), happened) =
             while_they_happen(self.site, events, clients_start, play);
@@ -170,19 +184,18 @@ impl Session<'_> {
     /// whether the user wants to stop, how many controllers were to die, and what was heard.
     fn run_clients(
         &self,
-        server: &Server,
-        clients: &[Client],
-        ears: Option<&Ears>,
+        cast: &Cast,
         (start, end): (Instant, Instant),
         each: &mut dyn FnMut(usize, &Fared),
         stop: &dyn Fn() -> bool,
     ) -> ((Vec<Fared>, bool, usize), io::Result<Option<Heard>>) {
+        let Cast { server, clients, ears, products } = cast;
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| self.feed(server, &is_over));
+            scope.spawn(|| self.feed(server, products, &is_over));
             scope.spawn(|| self.stop_client(clients, &is_over));
             let killing = scope.spawn(|| self.kill_controllers(server, clients, &is_over));
-            let listening = ears.map(|ears| scope.spawn(|| ears.listen(start, &is_over)));
+            let listening = ears.as_ref().map(|ears| scope.spawn(|| ears.listen(start, &is_over)));
             let (done, outcomes) = mpsc::channel();
             for (index, client) in clients.iter().enumerate() {
                 let done = done.clone();
@@ -215,8 +228,8 @@ impl Session<'_> {
         }
     }
 
-    /// Tells when all receivers are there, and lets the objects of a feed come from then on.
-    fn feed(&self, server: &Server, is_over: &AtomicBool) {
+    /// Tells when all receivers are there, and lets the objects of a feed come from then on. `paths` are those at the sender's node.
+    fn feed(&self, server: &Server, paths: &[PathBuf], is_over: &AtomicBool) {
         if matches!(self.cargo, Cargo::One(_)) && self.begun.is_none() {
             return;
         }
@@ -230,8 +243,10 @@ impl Session<'_> {
             _ = begun.set(self.origin.elapsed());
         }
         let Cargo::Feed(products) = self.cargo else { return };
+        // Its end is told to the sender when it is dropped.
+        let Some(mut input) = server.input() else { return };
         // Without its paths, the sender has sent nothing: every receiver's robustness tells.
-        _ = products.feed(&is_over);
+        _ = products.feed(paths, &mut *input, &is_over);
     }
 
     /// Makes one client stand still for a while.
@@ -267,7 +282,10 @@ impl Session<'_> {
     fn server(&self) -> io::Result<Server<'_>> {
         let delivery = self.planned.delivery;
         let node = &self.group.sender;
-        let source = self.site.offer(node, self.cargo.path())?;
+        let (source, is_fed) = match self.cargo {
+            Cargo::One(source) => (self.site.offer(node, &source.path)?, false),
+            Cargo::Feed(_) => (self.cargo.path().to_owned(), true),
+        };
         let first_places = match (delivery.has_sessions(), self.planned.schedule) {
             (false, _) => usize::MAX,
             (true, Schedule::Immediate) => self.group.receivers.len(),
@@ -276,7 +294,11 @@ impl Session<'_> {
         };
         let start: server::Start = Box::new(move |opening| {
             let patience = if opening.are_waiting { CONNECTING.min(self.timeout) } else { self.timeout };
-            self.start(node, self.programs.server(&source, self.arguments, opening, patience))
+            let command = self.programs.server(&source, self.arguments, opening, patience);
+            match is_fed {
+                true => self.watched(node, self.site.start_with_input(node, command)?),
+                false => self.start(node, command),
+            }
         });
         let listens = self.programs.listens().map(|(transport, port)| -> server::IsListening<'_> {
             Box::new(move || self.site.is_listening(node, transport, port))
@@ -285,7 +307,10 @@ impl Session<'_> {
     }
 
     fn start(&self, node: &str, command: std::process::Command) -> io::Result<Program> {
-        let program = self.site.start(node, command)?;
+        self.watched(node, self.site.start(node, command)?)
+    }
+
+    fn watched(&self, node: &str, program: Program) -> io::Result<Program> {
         if let Some(pid) = program.pid {
             (self.watch)(node, pid);
         }
@@ -322,6 +347,23 @@ impl Session<'_> {
             fate: Fate::default(),
             folder,
         })
+    }
+
+    /// Checks the objects that clients say they have, and removes them.
+    fn check_products(&self, products: &Products, clients: &[Client], fares: &mut [Fared]) {
+        let checked = parallel::map(clients.len(), |index| {
+            let (node, client) = (&self.group.receivers[index], &clients[index]);
+            let have = products.check(&fares[index].told.objects, |name, size_bytes, digest| {
+                self.site.check(node, &client.folder.join(name), size_bytes, digest).is_ok()
+            });
+            // What cannot be removed now is overwritten by the next run, or goes with the site.
+            _ = self.site.folder(node, "copy");
+            Ok::<_, Infallible>(have)
+        });
+        let Ok(checked) = checked;
+        for (fared, have) in fares.iter_mut().zip(checked) {
+            fared.objects = Some(have);
+        }
     }
 
     /// Checks every copy against the source, and removes it.

@@ -6,7 +6,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     sync::Arc,
     time::Duration,
 };
@@ -198,11 +198,18 @@ impl Site for LabSite {
     }
 
     fn start(&self, node: &str, command: Command) -> io::Result<Program> {
-        let verb = command.get_args().next().unwrap_or_default().to_string_lossy().into_owned();
-        let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
-        let name = format!("{program} {verb}");
         let inside = self.lab().inside(node, &command).map_err(io::Error::other)?;
-        Program::start(name, inside)
+        Program::start(name_of(&command), inside)
+    }
+
+    fn start_with_input(&self, node: &str, command: Command) -> io::Result<Program> {
+        let mut inside = self.lab().inside(node, &command).map_err(io::Error::other)?;
+        inside.stdin(Stdio::piped());
+        Program::start_with_input(name_of(&command), inside)
+    }
+
+    fn clock_ahead_ns(&self, _: &str) -> io::Result<i64> {
+        Ok(0)
     }
 
     fn folder(&self, node: &str, name: &str) -> io::Result<PathBuf> {
@@ -256,6 +263,13 @@ impl Site for LabSite {
     fn enter(&self, node: &str, work: Box<dyn FnOnce() + Send + '_>) -> io::Result<()> {
         self.lab().enter(node, work).map_err(io::Error::other)
     }
+}
+
+/// Returns the name by which messages call a program.
+fn name_of(command: &Command) -> String {
+    let verb = command.get_args().next().unwrap_or_default().to_string_lossy();
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+    format!("{program} {verb}")
 }
 
 /// Whether a socket of this thread's namespace is bound to a port of `tcp` or `udp` (proc_pid_net(5)).

@@ -16,7 +16,7 @@ use std::{
     process::Command,
 };
 
-pub use treecast_lab::program::{Program, Said, Slot};
+pub use treecast_lab::program::{Input, Program, Said, Slot};
 use treecast_lab::{BgpRoutes, CableQueue, Topology, events::Fault};
 use treecast_measure::{Db, db::NodeId, sample::Recorder, sample::SampleError};
 
@@ -64,6 +64,18 @@ pub trait Site: Sync {
     /// # Errors
     /// If there is no such program or node.
     fn start(&self, node: &str, command: Command) -> io::Result<Program>;
+
+    /// Starts a program as [`Site::start`] does. What is written to its `input` here, the program reads there.
+    ///
+    /// # Errors
+    /// If there is no such program or node.
+    fn start_with_input(&self, node: &str, command: Command) -> io::Result<Program>;
+
+    /// Returns how far the time of day at a node is ahead of this machine's, in nanoseconds.
+    ///
+    /// # Errors
+    /// If that is not known.
+    fn clock_ahead_ns(&self, node: &str) -> io::Result<i64>;
 
     /// Makes an empty folder at a node. What an earlier folder of this name held is deleted.
     fn folder(&self, node: &str, name: &str) -> io::Result<PathBuf>;
@@ -121,6 +133,8 @@ pub enum Need {
     Events,
     /// Links change their rate.
     Rates,
+    /// Switches and hosts are told how to treat groups.
+    Settings,
     /// Nodes see the files of this host.
     Files,
     /// Routers speak BGP, and tell what they know.
@@ -134,6 +148,7 @@ impl fmt::Display for Need {
             Self::Sockets => "sockets of this process at its nodes",
             Self::Events => "links and programs that can be broken",
             Self::Rates => "links whose rate can be changed",
+            Self::Settings => "switches and hosts whose settings can be changed",
             Self::Files => "files of this host at its nodes",
             Self::Bgp => "routers that speak BGP",
         })
@@ -208,6 +223,14 @@ pub mod tests {
         }
 
         fn start(&self, _: &str, _: Command) -> io::Result<Program> {
+            Err(nowhere())
+        }
+
+        fn start_with_input(&self, _: &str, _: Command) -> io::Result<Program> {
+            Err(nowhere())
+        }
+
+        fn clock_ahead_ns(&self, _: &str) -> io::Result<i64> {
             Err(nowhere())
         }
 

@@ -5,11 +5,12 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Write},
     os::fd::{AsFd, OwnedFd},
     path::Path,
-    process::Command,
+    process::{ChildStdin, Command, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
+    thread,
     time::Duration,
 };
 
@@ -38,7 +39,13 @@ pub struct Kept {
     pub at_ns: Option<u64>,
     /// The longest time that the program may run.
     pub limit_ms: u64,
+    /// Whether the keeper's standard input is for the program.
+    #[serde(default)]
+    pub has_input: bool,
 }
+
+/// The byte by which an agent tells the end of a program's input. The pipe itself does not end: the agent may come back.
+pub const END_OF_INPUT: u8 = 0;
 
 /// The time that a program has between the signal that asks it to end and the one that makes it.
 const GRACE: Duration = Duration::from_secs(2);
@@ -64,14 +71,15 @@ pub fn run(kept: &Kept, errors: &Path) -> io::Result<()> {
         }
     }
     let mut command = Command::new(kept.words.first().map_or("", String::as_str));
-    command.args(kept.words.iter().skip(1)).stdin(std::process::Stdio::null());
+    command.args(kept.words.iter().skip(1));
+    command.stdin(if kept.has_input { Stdio::piped() } else { Stdio::null() });
     process::die_with_parent(&mut command);
     let (say, said) = mpsc::channel();
     // The program's end closes the channel; nobody listens after that.
     let hear = move |what| _ = say.send((clock::monotonic(), what));
     let errors = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(errors)?;
     let started = errors.try_clone().and_then(|errors| program::start(command, errors, hear));
-    let (handle, _, pid) = match started {
+    let (handle, input, pid) = match started {
         Ok(started) => started,
         Err(error) => {
             let reason =
@@ -79,6 +87,9 @@ pub fn run(kept: &Kept, errors: &Path) -> io::Result<()> {
             return tell(clock::monotonic(), None, What::Failed { reason });
         }
     };
+    if let Some(input) = input {
+        thread::spawn(|| pass_on(input));
+    }
     tell(clock::monotonic(), Some(pid), What::Began)?;
     let end = clock::monotonic() + Duration::from_millis(kept.limit_ms);
     let mut signals = [libc::SIGTERM, libc::SIGKILL].into_iter();
@@ -97,6 +108,18 @@ pub fn run(kept: &Kept, errors: &Path) -> io::Result<()> {
                 deadline = clock::monotonic() + GRACE;
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+    }
+}
+
+/// Passes the keeper's standard input on to the program, until its end is told.
+fn pass_on(mut input: ChildStdin) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = io::stdin().read(&mut bytes) {
+        let end = bytes[..count].iter().position(|byte| *byte == END_OF_INPUT);
+        // A program that has closed its input needs none.
+        if input.write_all(&bytes[..end.unwrap_or(count)]).is_err() || end.is_some() {
+            return;
         }
     }
 }

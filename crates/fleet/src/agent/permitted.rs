@@ -6,7 +6,7 @@
 use std::path::{Component, Path};
 
 use crate::{
-    message::{Program, Start, Work},
+    message::{MAX_INPUT_LEN, Program, Start, Work},
     permits::Permits,
 };
 
@@ -16,6 +16,20 @@ use crate::{
 /// The reason, and what to change at the host.
 pub fn check(permits: Permits, work: &Work, folder: &Path) -> Result<(), String> {
     Check { permits, folder }.work(work)
+}
+
+/// Refuses text for the standard input of a program that is not permitted. A feed reads paths there, one a line.
+///
+/// # Errors
+/// The reason.
+pub fn check_input(permits: Permits, words: &[String], text: &str, folder: &Path) -> Result<(), String> {
+    if text.len() > MAX_INPUT_LEN || text.contains('\0') || !text.ends_with('\n') {
+        return Err(format!("an input is whole lines of text, at most {MAX_INPUT_LEN} bytes of them"));
+    }
+    match permits.run_commands || words.get(1).is_none_or(|verb| verb != "send") {
+        true => Ok(()),
+        false => text.lines().try_for_each(|path| check_path(path, folder)),
+    }
 }
 
 /// What is permitted, and the agent's folder.
@@ -28,7 +42,12 @@ impl Check<'_> {
     fn work(&self, work: &Work) -> Result<(), String> {
         let folder = self.folder;
         match work {
-            Work::Facts | Work::Listening { .. } | Work::Signal { .. } | Work::StopSampling { .. } => Ok(()),
+            // What is written is looked at when it is known which program reads it ([`check_input`]).
+            Work::Facts
+            | Work::Listening { .. }
+            | Work::Signal { .. }
+            | Work::Input { .. }
+            | Work::StopSampling { .. } => Ok(()),
             Work::Start(start) => self.start(start),
             Work::Stage { .. } | Work::Verify { .. } | Work::Activate { .. } | Work::GoBack { .. } => {
                 self.needs(self.permits.roll_out, "roll_out")
@@ -67,21 +86,25 @@ impl Check<'_> {
         if let Some(folder) = &start.folder {
             check_name(folder)?;
         }
-        let verb = start.arguments.first().map_or("", String::as_str);
-        let grammar = GRAMMARS.iter().find(|grammar| grammar.verb == verb);
+        let begins = |grammar: &&Grammar| {
+            start.arguments.iter().zip(grammar.verb.split(' ')).all(|(word, verb)| word == verb)
+        };
+        let grammar = GRAMMARS.iter().filter(begins).find(|grammar| grammar.words() <= start.arguments.len());
         let grammar = grammar.ok_or_else(|| {
+            let verb = start.arguments.first().map_or("", String::as_str);
             format!("`treecast {verb}` is no measurement: set `run_commands = true` below [may] in agent.toml to permit it")
         })?;
-        match verb {
+        match grammar.verb {
             "receive" => self.needs(self.permits.measure || self.permits.receive, "receive")?,
             _ => self.needs(self.permits.measure, "measure")?,
         }
-        grammar.check(&start.arguments[1..], self.folder)
+        grammar.check(&start.arguments[grammar.words()..], self.folder)
     }
 }
 
 /// The options that a measurement may give to a command of treecast.
 struct Grammar {
+    /// The words with which the command begins, divided by a space.
     verb: &'static str,
     /// Options without a value.
     flags: &'static [&'static str],
@@ -98,6 +121,7 @@ const GRAMMARS: &[Grammar] = &[
         verb: "send",
         flags: &["--json", "--plain"],
         values: &[
+            "--at-once",
             "--congestion-loss",
             "--control",
             "--deadline",
@@ -106,17 +130,67 @@ const GRAMMARS: &[Grammar] = &[
             "--idle",
             "--interface",
             "--local-mode",
+            "--priority",
             "--rate",
             "--rate-floor",
             "--rates",
             "--receivers",
             "--repair",
             "--repair-rate",
+            "--retx-factor",
+            "--retx-minimum",
             "--wait",
             "--wait-timeout",
         ],
-        paths: &["--local-groups"],
+        paths: &["--feed", "--local-groups"],
         are_words_paths: true,
+    },
+    Grammar {
+        verb: "load run",
+        flags: &["--json", "--no-loop"],
+        values: &[
+            "--group",
+            "--host",
+            "--interface",
+            "--lead",
+            "--linger",
+            "--only",
+            "--packet",
+            "--pps",
+            "--seconds",
+            "--size",
+        ],
+        paths: &[],
+        are_words_paths: false,
+    },
+    Grammar { verb: "lab traffic", flags: &[], values: &[], paths: &[], are_words_paths: true },
+    Grammar {
+        verb: "mead",
+        flags: &[
+            "--anonymous",
+            "--dont-replicate",
+            "--json",
+            "--print-tree",
+            "--split",
+            "--to-router",
+            "--wait",
+            "--xcast",
+        ],
+        values: &[
+            "--address",
+            "--designated",
+            "--group",
+            "--grouping",
+            "--interval",
+            "--max",
+            "--merge",
+            "--min-leaves",
+            "--min-routers",
+            "--ok",
+            "--payload",
+        ],
+        paths: &[],
+        are_words_paths: false,
     },
     Grammar {
         verb: "receive",
@@ -135,6 +209,11 @@ const GRAMMARS: &[Grammar] = &[
 ];
 
 impl Grammar {
+    /// The number of words with which the command begins.
+    fn words(&self) -> usize {
+        self.verb.split(' ').count()
+    }
+
     fn check(&self, arguments: &[String], folder: &Path) -> Result<(), String> {
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -155,7 +234,11 @@ impl Grammar {
             if self.values.contains(&option) {
                 value();
             } else if self.paths.contains(&option) {
-                check_path(value(), folder)?;
+                // A feed of paths may come by standard input, which is checked line by line.
+                match value() {
+                    "-" if option == "--feed" => {}
+                    path => check_path(path, folder)?,
+                }
             } else {
                 return Err(format!(
                     "`treecast {} {option}` is not permitted in a measurement: set `run_commands = true` below [may] in \
@@ -206,7 +289,7 @@ mod tests {
 
     fn start(program: Program, words: &str) -> Work {
         let arguments = words.split_whitespace().map(str::to_owned).collect();
-        Work::Start(Start { program, arguments, folder: None, at_ns: None, limit_ms: 1 })
+        Work::Start(Start { program, arguments, folder: None, at_ns: None, limit_ms: 1, has_input: false })
     }
 
     fn check(permits: Permits, work: &Work) -> Result<(), String> {
@@ -229,6 +312,10 @@ mod tests {
             ("send --exec=id".into(), "--exec` is not permitted"),
             ("unicast client tcp /etc/passwd [::1]:1".into(), "/etc/passwd is outside"),
             ("lab run x".into(), "`treecast lab` is no measurement"),
+            ("lab".into(), "`treecast lab` is no measurement"),
+            ("lab traffic /etc".into(), "/etc is outside"),
+            ("load run --save x".into(), "--save` is not permitted"),
+            ("send --feed /etc/passwd".into(), "/etc/passwd is outside"),
             ("".into(), "is no measurement"),
         ] {
             let refused = treecast(&words).unwrap_err();
@@ -237,6 +324,28 @@ mod tests {
         assert!(check(usual, &start(Program::System, "id")).unwrap_err().contains("run_commands = true"));
         let all = Permits { run_commands: true, ..usual };
         assert_eq!(check(all, &start(Program::System, "id")), Ok(()));
+    }
+
+    #[test]
+    fn a_feed_reads_paths_of_the_folder_alone() {
+        let words = |verb: &str| ["treecast", verb].map(str::to_owned);
+        let check =
+            |permits, verb: &str, text: &str| check_input(permits, &words(verb), text, Path::new(FOLDER));
+        let usual = Permits::default();
+        let inside = format!("{FOLDER}/run1-source/product-00001\n");
+        assert_eq!(check(usual, "send", &inside), Ok(()));
+        assert_eq!(check(usual, "lab", "{\"at_ns\":1}\n"), Ok(()));
+        for text in
+            ["/etc/shadow\n", &format!("{inside}/etc/shadow\n"), &format!("{FOLDER}/../../etc/shadow\n")]
+        {
+            assert!(check(usual, "send", text).unwrap_err().contains("is outside"), "{text}");
+        }
+        // Half a line may become another path.
+        for text in [inside.trim_end(), "", "\0\n", &"x\n".repeat(MAX_INPUT_LEN)] {
+            assert!(check(usual, "send", text).unwrap_err().contains("whole lines"), "{text:?}");
+        }
+        let all = Permits { run_commands: true, ..usual };
+        assert_eq!(check(all, "send", "/etc/hostname\n"), Ok(()));
     }
 
     #[test]

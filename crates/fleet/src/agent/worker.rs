@@ -37,6 +37,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const START_TIME: Duration = Duration::from_secs(30);
 /// The file with the standard error of a keeper.
 const COMPLAINTS: &str = "complaints";
+/// The pipe with the standard input of a program.
+const INPUT: &str = "input";
 /// The most values that one sampling keeps: an hour of 20 interfaces at 5 a second.
 const MAX_VALUES: usize = 2_000_000;
 /// The most points of a report with samples.
@@ -114,6 +116,9 @@ impl Worker {
                 Err(error) => self.fail(number, &format!("the program cannot be kept: {error}")),
             },
             Work::Signal { order, signal } => self.signal(number, order, signal),
+            Work::Input { order, text } => {
+                self.answer(number, self.input(order, text.as_deref()).map(|()| json!(true)))
+            }
             Work::Folder { name } => self.answer(number, self.folder(&name).map(|path| json!(path))),
             Work::Fetch { blob, size_bytes, folder, name } => {
                 let worker = Arc::clone(self);
@@ -249,19 +254,51 @@ impl Worker {
             None => self.options.work_folder(),
         };
         fs::create_dir_all(&works_in)?;
-        let kept = Kept { words, at_ns: start.at_ns, limit_ms: start.limit_ms };
+        let Start { at_ns, limit_ms, has_input, .. } = *start;
+        let kept = Kept { words, at_ns, limit_ms, has_input };
         fs::write(folder.join("kept"), text_of(&kept))?;
         let output = keeper::create(&folder.join("told"))?;
         self.spool.begin(number).map_err(io::Error::other)?;
         let mut command = Command::new(&self.options.treecast);
         command.args(["agent", "--keep"]).arg(&folder);
         let complaints = File::create(folder.join(COMPLAINTS))?;
-        command.current_dir(works_in).stdin(Stdio::null()).stdout(output).stderr(complaints);
+        let input = if has_input { self.make_input(number)?.into() } else { Stdio::null() };
+        command.current_dir(works_in).stdin(input).stdout(output).stderr(complaints);
         process::with_all_signals(&mut command);
         let mut keeper = command.spawn()?;
         // It tells its end by its file. Somebody has to wait for it all the same.
         thread::spawn(move || keeper.wait());
         Ok(())
+    }
+
+    /// Makes the pipe through which a program gets its standard input. It is open for both at either end, so that neither waits for
+    /// the other, and an agent that comes back can write on.
+    fn make_input(&self, order: u64) -> io::Result<File> {
+        let path = self.kept_folder(order).join(INPUT);
+        treecast_host::folder::make_pipe(&path)?;
+        File::options().read(true).write(true).open(path)
+    }
+
+    /// Writes to the standard input of a program, or ends it.
+    fn input(&self, order: u64, text: Option<&str>) -> io::Result<()> {
+        let folder = self.kept_folder(order);
+        let kept = fs::read_to_string(folder.join("kept"));
+        let kept: Kept = read(&kept.map_err(|_| io::Error::other("the program does not run"))?)
+            .map_err(io::Error::other)?;
+        if !kept.has_input {
+            return Err(io::Error::other("the program has no input"));
+        }
+        let text = text.map(|text| {
+            permitted::check_input(self.options.config.may, &kept.words, text, &self.options.work_folder())?;
+            Ok::<_, String>(text.as_bytes())
+        });
+        let bytes = text.transpose().map_err(io::Error::other)?.unwrap_or(&[keeper::END_OF_INPUT]);
+        let mut pipe = File::options().read(true).write(true).open(folder.join(INPUT))?;
+        treecast_host::folder::never_wait(&pipe)?;
+        match io::Write::write(&mut pipe, bytes)? {
+            written if written == bytes.len() => Ok(()),
+            _ => Err(io::Error::other("the program does not read its input")),
+        }
     }
 
     /// Reports what the keeper of a program writes, from so many bytes on, until the program has ended.

@@ -471,6 +471,7 @@ async fn ask(State(api): State<Api>, caller: Caller, Json(question): Json<Questi
             folder: None,
             at_ns: None,
             limit_ms: limit.as_millis() as u64,
+            has_input: false,
         }),
     };
     let id = asks::ask(&api.0.hub, &caller.name, &question.select, &hosts, &work).await?;

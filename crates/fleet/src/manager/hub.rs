@@ -399,6 +399,11 @@ impl Hub {
         lock(&self.lane(host).pulse).clock.offset()
     }
 
+    /// Returns how wrong the time of day at a host is; `None` while that is not known.
+    pub fn clock_error(&self, host: HostId) -> Option<ClockError> {
+        lock(&self.lane(host).pulse).error
+    }
+
     /// Returns all hosts, by name.
     ///
     /// # Errors

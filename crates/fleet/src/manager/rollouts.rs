@@ -648,6 +648,7 @@ impl Rollouts {
                 folder: None,
                 at_ns: None,
                 limit_ms: limit.as_millis() as u64,
+                has_input: false,
             };
             receivers.push(self.hub.order_and_hear(host.id, Work::Start(start)).await?.1);
         }

@@ -19,7 +19,7 @@ use std::{
 use tokio::{runtime::Handle, sync::mpsc, time::timeout};
 use treecast_experiment::{
     Error, Experiment, Ground, Plan, Real,
-    site::{Attachment, CopyError, Digest, Need, Program, Record, Recording, Routers, Said, Site},
+    site::{Attachment, CopyError, Digest, Input, Need, Program, Record, Recording, Routers, Said, Site},
 };
 use treecast_host::clock;
 use treecast_lab::{
@@ -193,6 +193,48 @@ impl FleetSite {
         let step = TOGETHER.as_nanos();
         Duration::from_nanos(u64::try_from(soonest.div_ceil(step) * step).unwrap_or(u64::MAX))
     }
+
+    /// Orders the start of a program, and hears what it tells.
+    fn order_start(&self, node: &str, command: &Command, has_input: bool) -> io::Result<Program> {
+        let host = self.host(node)?;
+        let offset = self.hub.offset(host.id);
+        let offset = offset.ok_or_else(|| io::Error::other(format!("{} is away", host.name)))?;
+        let is_treecast = Path::new(command.get_program()) == self.treecast;
+        let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+        let program = command.get_program().to_string_lossy().into_owned();
+        let arguments: Vec<String> = match is_treecast {
+            true => words.collect(),
+            false => std::iter::once(program).chain(words).collect(),
+        };
+        let name = format!("treecast {}", arguments.first().map_or("", String::as_str));
+        let work = Work::Start(Start {
+            program: if is_treecast { message::Program::Treecast } else { message::Program::System },
+            arguments,
+            folder: None,
+            at_ns: Some(nanoseconds(offset.at_agent(Self::moment()))),
+            limit_ms: LONGEST_PROGRAM.as_millis() as u64,
+            has_input,
+        });
+        let (order, reports) =
+            self.runtime.block_on(self.hub.order_and_hear(host.id, work)).map_err(io::Error::other)?;
+        let (say, said) = std::sync::mpsc::channel();
+        let started = Started {
+            hub: Arc::clone(&self.hub),
+            host: host.id,
+            order,
+            offset,
+            killed: Arc::default(),
+            has_ended: Arc::default(),
+            vanished: self.vanished.clone(),
+        };
+        let handle = Remote { runtime: self.runtime.clone(), of: started.clone() };
+        self.runtime.spawn(started.pass_on(reports, say));
+        let input = has_input.then(|| {
+            let (hub, runtime) = (Arc::clone(&self.hub), self.runtime.clone());
+            Box::new(RemoteInput { hub, runtime, host: host.id, order }) as Input
+        });
+        Ok(Program { name, said, handle: program::Handle::new(handle), input, pid: None })
+    }
 }
 
 impl Site for FleetSite {
@@ -221,39 +263,19 @@ impl Site for FleetSite {
     }
 
     fn start(&self, node: &str, command: Command) -> io::Result<Program> {
+        self.order_start(node, &command, false)
+    }
+
+    fn start_with_input(&self, node: &str, command: Command) -> io::Result<Program> {
+        self.order_start(node, &command, true)
+    }
+
+    fn clock_ahead_ns(&self, node: &str) -> io::Result<i64> {
         let host = self.host(node)?;
-        let offset = self.hub.offset(host.id);
-        let offset = offset.ok_or_else(|| io::Error::other(format!("{} is away", host.name)))?;
-        let is_treecast = Path::new(command.get_program()) == self.treecast;
-        let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
-        let program = command.get_program().to_string_lossy().into_owned();
-        let arguments: Vec<String> = match is_treecast {
-            true => words.collect(),
-            false => std::iter::once(program).chain(words).collect(),
-        };
-        let name = format!("treecast {}", arguments.first().map_or("", String::as_str));
-        let work = Work::Start(Start {
-            program: if is_treecast { message::Program::Treecast } else { message::Program::System },
-            arguments,
-            folder: None,
-            at_ns: Some(nanoseconds(offset.at_agent(Self::moment()))),
-            limit_ms: LONGEST_PROGRAM.as_millis() as u64,
-        });
-        let (order, reports) =
-            self.runtime.block_on(self.hub.order_and_hear(host.id, work)).map_err(io::Error::other)?;
-        let (say, said) = std::sync::mpsc::channel();
-        let started = Started {
-            hub: Arc::clone(&self.hub),
-            host: host.id,
-            order,
-            offset,
-            killed: Arc::default(),
-            has_ended: Arc::default(),
-            vanished: self.vanished.clone(),
-        };
-        let handle = Remote { runtime: self.runtime.clone(), of: started.clone() };
-        self.runtime.spawn(started.pass_on(reports, say));
-        Ok(Program { name, said, handle: program::Handle::new(handle), input: None, pid: None })
+        let clock = self.hub.clock_error(host.id);
+        let clock =
+            clock.ok_or_else(|| io::Error::other(format!("the clock of {} is not known", host.name)))?;
+        Ok((clock.ahead_ms * 1e6) as i64)
     }
 
     fn folder(&self, node: &str, name: &str) -> io::Result<PathBuf> {
@@ -506,6 +528,48 @@ impl Signal for Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         self.send(libc::SIGTERM);
+    }
+}
+
+/// The standard input of a program at a host.
+struct RemoteInput {
+    hub: Arc<Hub>,
+    runtime: Handle,
+    host: HostId,
+    order: u64,
+}
+
+impl RemoteInput {
+    fn work(&self, text: Option<String>) -> Work {
+        Work::Input { order: self.order, text }
+    }
+}
+
+impl io::Write for RemoteInput {
+    /// Orders whole lines, as agents want them.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let most = &bytes[..bytes.len().min(message::MAX_INPUT_LEN)];
+        let end = most.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
+        let end =
+            end.ok_or_else(|| io::Error::other("a line for a program far away is too long, or has no end"))?;
+        let text = String::from_utf8(bytes[..end].to_vec()).map_err(io::Error::other)?;
+        let ordered = self.runtime.block_on(self.hub.order(self.host, self.work(Some(text))));
+        ordered.map(|_| end).map_err(io::Error::other)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for RemoteInput {
+    fn drop(&mut self) {
+        let (hub, host, work) = (Arc::clone(&self.hub), self.host, self.work(None));
+        self.runtime.spawn(async move {
+            if let Err(error) = hub.order(host, work).await {
+                tracing::warn!("the input of a program at host {host} is not ended: {error}");
+            }
+        });
     }
 }
 

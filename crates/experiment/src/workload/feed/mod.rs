@@ -28,7 +28,6 @@ use crate::{
     schedule::{Schedule, seed_for},
     session,
     simulate::{self, Goods, Lacking, Made, Simulation},
-    site::Need,
 };
 
 pub const KIND: Kind = Kind {
@@ -130,10 +129,6 @@ impl Work for Fed {
 
     fn is_told_a_rate(&self) -> bool {
         true
-    }
-
-    fn needs(&self) -> &'static [Need] {
-        &[Need::Files]
     }
 
     fn transfer(&self, _: &Planned, _: &Facts) -> Duration {

@@ -27,7 +27,6 @@ use crate::{
     schedule::Schedule,
     session,
     simulate::{self, Goods, Lacking, Made, Simulation},
-    site::Need,
 };
 
 pub const KIND: Kind = Kind {
@@ -89,10 +88,6 @@ impl Work for Delivered {
 
     fn is_told_a_rate(&self) -> bool {
         true
-    }
-
-    fn needs(&self) -> &'static [Need] {
-        &[]
     }
 
     fn transfer(&self, planned: &Planned, facts: &Facts) -> Duration {

@@ -98,8 +98,13 @@ impl Work for PlannedLoad {
         Some(vec![self.group_of_hosts()])
     }
 
-    fn needs(&self) -> &'static [Need] {
-        &[Need::Sockets]
+    fn needs(&self, network: &Network) -> Vec<Need> {
+        let needed = [
+            // Further groups are joined by sockets of this process.
+            (Need::Sockets, self.memberships > 1),
+            (Need::Settings, network.mld.is_some() || network.snooping.is_some()),
+        ];
+        needed.into_iter().filter(|(_, is_needed)| *is_needed).map(|(need, _)| need).collect()
     }
 
     fn transfer(&self, _: &Planned, _: &Facts) -> Duration {

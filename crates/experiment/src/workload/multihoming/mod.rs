@@ -83,8 +83,8 @@ impl Work for PlannedMultihoming {
         Some(vec![Group { sender: self.outside.clone(), receivers: vec![self.inside.clone()] }])
     }
 
-    fn needs(&self) -> &'static [Need] {
-        &[Need::Sockets, Need::Events, Need::Bgp, Need::Files]
+    fn needs(&self, _: &Network) -> Vec<Need> {
+        vec![Need::Sockets, Need::Events, Need::Bgp, Need::Files]
     }
 
     fn transfer(&self, _: &Planned, _: &Facts) -> Duration {

@@ -115,8 +115,8 @@ impl Work for Shared {
         true
     }
 
-    fn needs(&self) -> &'static [Need] {
-        &[Need::Sockets, Need::Rates]
+    fn needs(&self, _: &Network) -> Vec<Need> {
+        vec![Need::Sockets, Need::Rates]
     }
 
     fn transfer(&self, _: &Planned, _: &Facts) -> Duration {

@@ -1,9 +1,11 @@
 //! The workloads `stream` and `conference`: numbered datagrams at an even pace, to the receivers of one sender or among all
 //! members of a conference (meadcast-thesis-2024, 4.4).
 //!
-//! Senders and receivers are sockets of this process at the nodes, so what is sent and what comes have one clock. Packets of
-//! MEADcast and Xcast are made by `treecast mead` at the sender's node.
+//! In a lab, senders and receivers are sockets of this process at the nodes, so what is sent and what comes have one clock. On hosts
+//! far away, they are programs, and clocks are corrected. Packets of MEADcast and Xcast are made by `treecast mead` at the sender's
+//! node.
 
+mod ends;
 mod keys;
 mod measures;
 mod plan;
@@ -11,7 +13,7 @@ mod play;
 mod run;
 mod sender;
 mod simulated;
-mod traffic;
+pub mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +36,6 @@ use crate::{
     read,
     schedule::Schedule,
     simulate::{Lacking, Made, Simulation},
-    site::Need,
 };
 
 pub const KIND: Kind =
@@ -99,10 +100,6 @@ impl Work for PlannedStream {
         set("load", self.load.to_string());
         set("payload", self.payload_bytes.to_string());
         set("size", (u64::from(self.packets) * self.payload_bytes as u64).to_string());
-    }
-
-    fn needs(&self) -> &'static [Need] {
-        &[Need::Sockets]
     }
 
     fn transfer(&self, _: &Planned, _: &Facts) -> Duration {

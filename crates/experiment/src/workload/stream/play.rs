@@ -2,29 +2,26 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv6Addr, SocketAddrV6, UdpSocket},
+    net::{IpAddr, Ipv6Addr},
     path::Path,
     thread,
     time::{Duration, Instant},
 };
 
 use crate::mead_plan;
-use treecast_host::{
-    interface::index_of,
-    option::{self, ToGroups},
-};
 
 use super::{
+    ends::{Elsewhere, Ends, Here, Where},
     plan::{HEADERS_LEN, PlannedStream},
     sender::{MeadSender, TUN_ADDRESS},
-    traffic::{self, Flow, Membership, PORT, Pace, Sent, Sinks, Tally, Where},
+    traffic::{Expected, FlowPlan, Membership, PORT, Pace, Sent, Tally},
 };
 use crate::{
-    document::{delivery::Fanout, network::Attachment},
+    document::delivery::Fanout,
     engine::runner::Stage,
     plan::{Group, Planned},
     programs, receivers,
-    site::{Happening, Site, enter, while_they_happen},
+    site::{Happening, Need, Site, while_they_happen},
 };
 
 /// The group of source-specific multicast (RFC 4607, and listing A.7 of the thesis).
@@ -32,9 +29,6 @@ const SOURCE_GROUP: Ipv6Addr = Ipv6Addr::new(0xff3e, 0, 0, 0, 0, 0, 0x4321, 0x12
 
 /// The group that receivers join for designated routers.
 const DESIGNATED_GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x4242);
-
-/// The number of links that multicast packets may cross.
-const HOP_LIMIT: u32 = 32;
 
 /// The time that multicast routers may take to have heard of all receivers.
 const JOINING: Duration = Duration::from_secs(2);
@@ -58,8 +52,7 @@ pub struct Scene<'a> {
     /// The file with the domain's key, where senders and routers prove what they say.
     key: Option<&'a Path>,
     pub receivers: Vec<String>,
-    sinks: Sinks,
-    flows: Vec<Flow>,
+    ends: Box<dyn Ends + 'a>,
     senders: Vec<MeadSender>,
     pace: Pace,
 }
@@ -90,7 +83,7 @@ pub struct Discovery {
 impl<'a> Scene<'a> {
     /// Prepares a run. `run` is its number, by which late packets of an earlier run are told apart.
     pub fn set(
-        stage: &'a Stage,
+        stage: &'a Stage<'a>,
         stream: &'a PlannedStream,
         treecast: &'a Path,
         run: u32,
@@ -100,10 +93,16 @@ impl<'a> Scene<'a> {
         let receivers = receivers(&planned.groups);
         let packets = stream.packets;
         let at = receivers.iter().map(|node| place(site, planned, node)).collect::<io::Result<Vec<_>>>()?;
-        let sinks = Sinks::open(site, &at, run, planned.groups.len(), packets)?;
-        let pace = Pace { run, payload_bytes: stream.payload_bytes, packets, interval: stream.interval };
-        let (flows, senders) = (Vec::new(), Vec::new());
-        let mut scene = Self { site, planned, stream, treecast, key, receivers, sinks, flows, senders, pace };
+        let flows = planned.groups.len();
+        let expected = Expected { run, flows, packets };
+        let ends: Box<dyn Ends + 'a> = match site.can(Need::Sockets) {
+            true => Box::new(Here::open(site, &at, expected)?),
+            false => Box::new(Elsewhere::open(site, treecast, &at, expected)?),
+        };
+        let (payload_bytes, interval) = (stream.payload_bytes, stream.interval);
+        let pace = Pace { run, flows: flows as u32, payload_bytes, packets, interval };
+        let senders = Vec::new();
+        let mut scene = Self { site, planned, stream, treecast, key, receivers, ends, senders, pace };
         match planned.delivery.fanout {
             Fanout::Unicast | Fanout::Auto => {}
             Fanout::Multicast => thread::sleep(JOINING),
@@ -116,7 +115,8 @@ impl<'a> Scene<'a> {
                 scene.wait_for_groups()?;
             }
         }
-        scene.flows = scene.flows()?;
+        let flows = scene.flows()?;
+        scene.ends.add_flows(site, flows, pace)?;
         Ok(scene)
     }
 
@@ -196,7 +196,8 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    fn flows(&self) -> io::Result<Vec<Flow>> {
+    /// Returns each flow with the node at which it is sent.
+    fn flows(&self) -> io::Result<Vec<(String, FlowPlan)>> {
         let to = |receivers: &[String]| -> io::Result<Vec<Ipv6Addr>> {
             Ok(match self.planned.delivery.fanout {
                 Fanout::Unicast | Fanout::Auto => receivers
@@ -207,34 +208,37 @@ impl<'a> Scene<'a> {
                 Fanout::Mead | Fanout::Xcast | Fanout::XcastPlus => TUN_ADDRESS.parse().into_iter().collect(),
             })
         };
-        let flow = |group: &Group| {
-            let at = self.site.attachment(&group.sender)?;
-            let socket = enter(self.site, &group.sender, || open(&at))??;
-            let to = to(&group.receivers)?.into_iter().map(|address| SocketAddrV6::new(address, PORT, 0, 0));
-            Ok(Flow { socket, to: to.collect() })
+        let flow = |(group, number): (&Group, u32)| {
+            let interface = self.site.attachment(&group.sender)?.interface;
+            Ok((group.sender.clone(), FlowPlan { number, interface, to: to(&group.receivers)? }))
         };
-        self.planned.groups.iter().map(flow).collect()
+        self.planned.groups.iter().zip(0..).map(flow).collect()
     }
 
     /// Sends the whole traffic. Returns when all that was sent has arrived, or when nothing arrives any more.
     pub fn play(self, stop: &(dyn Fn() -> bool + Sync)) -> io::Result<Played> {
         let expected = self.planned.clients() as u64 * u64::from(self.pace.packets);
         let origin = Instant::now();
-        self.sinks.begin(traffic::now());
+        let ends = &*self.ends;
         let (sent, tallies, happened) = thread::scope(|scope| {
-            let listening = scope.spawn(|| self.sinks.run());
+            let listening = scope.spawn(|| ends.listen());
             let events = &self.planned.delivery.events;
             let (sent, happened) = while_they_happen(self.site, events, origin, || {
-                let sending = scope.spawn(|| traffic::send(&self.flows, &self.pace, stop));
+                let sending = scope.spawn(|| ends.send(stop));
                 let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                self.drain(expected);
-                self.sinks.end();
+                if sent.is_ok() {
+                    self.drain(expected);
+                }
+                ends.end();
                 sent
             });
             let tallies = listening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (sent, tallies, happened)
         });
-        let (tallies, happened) = (tallies?, happened?);
+        let (sent, mut happened) = (sent?, happened?);
+        let (tallies, missing): (_, Vec<_>) = tallies?.into_iter().unzip();
+        // Whoever has vanished is marked, and the rest counts.
+        happened.extend(missing.into_iter().flatten().map(|what| Happening { at: origin.elapsed(), what }));
         let mut played = Played { sent, tallies, sender_cpu: None, happened, discovery: None };
         let mut cpu = sent.cpu;
         for sender in self.senders {
@@ -254,10 +258,10 @@ impl<'a> Scene<'a> {
     }
 
     fn drain(&self, expected: u64) {
-        let (mut before, mut since) = (self.sinks.has_come(), Instant::now());
+        let (mut before, mut since) = (self.ends.has_come(), Instant::now());
         while before < expected && since.elapsed() < DRAIN {
             thread::sleep(Duration::from_millis(20));
-            let now = self.sinks.has_come();
+            let now = self.ends.has_come();
             if now != before {
                 (before, since) = (now, Instant::now());
             }
@@ -294,10 +298,7 @@ fn address(site: &dyn Site, name: &str) -> io::Result<Ipv6Addr> {
 fn place(site: &dyn Site, planned: &Planned, receiver: &str) -> io::Result<Where> {
     let delivery = planned.delivery;
     let is_source_specific = matches!(delivery.fanout, Fanout::Multicast | Fanout::XcastPlus);
-    let interface = || -> io::Result<u32> {
-        let name = site.attachment(receiver)?.interface;
-        enter(site, receiver, || index_of(&name))?
-    };
+    let interface = || site.attachment(receiver).map(|at| at.interface);
     let group = match (is_source_specific, &planned.groups[..]) {
         (true, [group]) => {
             let source = Some(address(site, &group.sender)?);
@@ -310,13 +311,4 @@ fn place(site: &dyn Site, planned: &Planned, receiver: &str) -> io::Result<Where
         _ => None,
     };
     Ok(Where { node: receiver.to_owned(), group })
-}
-
-/// A sender's socket, in the namespace of the calling thread.
-fn open(at: &Attachment) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
-    socket2::SockRef::from(&socket).set_send_buffer_size(1 << 20)?;
-    let interface = index_of(&at.interface)?;
-    option::send_to_groups(&socket, ToGroups { interface, hop_limit: HOP_LIMIT, loops_back: true })?;
-    Ok(socket)
 }

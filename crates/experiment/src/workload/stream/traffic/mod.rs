@@ -1,7 +1,10 @@
 //! Makes traffic of which every packet is known: a sender of numbered datagrams that carry the time, and
-//! receivers (sinks) that note when each arrives. Both are threads of this process with sockets in the nodes'
-//! namespaces, so they use the same clock.
+//! receivers (sinks) that note when each arrives.
+//!
+//! In a lab, both are threads of this process with sockets in the nodes' namespaces, so they use the same clock. On hosts far away,
+//! they are programs ([`program`]), which are told how far their clock is ahead.
 
+pub mod program;
 mod sender;
 mod sinks;
 mod socket;
@@ -9,9 +12,11 @@ mod tally;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use sender::{Flow, Pace, Sent, send};
-pub use sinks::{Sinks, Where};
-pub use socket::Membership;
+use serde::{Deserialize, Serialize};
+
+pub use sender::{Flow, FlowPlan, Pace, Sent, send};
+pub use sinks::{Expected, Sinks};
+pub use socket::{Membership, StampedSocket};
 pub use tally::{Second, Tally};
 
 pub use super::keys::STAMP_LEN;
@@ -57,9 +62,37 @@ pub fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+/// The clock of a run, seen from a host: the time of day at the engine's machine.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Clock {
+    /// How far the host's time of day is ahead of the engine's, in nanoseconds.
+    pub ahead_ns: i64,
+}
+
+impl Clock {
+    /// Returns the time of the run that it is at a time of the host.
+    pub fn of(self, here: Duration) -> Duration {
+        let by = Duration::from_nanos(self.ahead_ns.unsigned_abs());
+        if self.ahead_ns > 0 { here.saturating_sub(by) } else { here.saturating_add(by) }
+    }
+
+    /// Returns the time of the run that it is now.
+    pub fn now(self) -> Duration {
+        self.of(now())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_is_ahead_or_behind_tells_the_time_of_the_run() {
+        let second = Duration::from_secs(1);
+        assert_eq!(Clock { ahead_ns: 500_000_000 }.of(second), second / 2);
+        assert_eq!(Clock { ahead_ns: -500_000_000 }.of(second / 2), second);
+        assert_eq!(Clock { ahead_ns: i64::MIN }.of(Duration::MAX), Duration::MAX);
+    }
 
     #[test]
     fn a_stamp_reads_as_it_was_written_and_nothing_else_does() {

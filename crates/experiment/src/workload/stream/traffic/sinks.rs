@@ -1,4 +1,4 @@
-//! The receivers of the traffic: sockets at all their nodes, which one thread reads.
+//! The receivers of the traffic: sockets, which one thread reads.
 
 use std::{
     io,
@@ -7,25 +7,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    PORT, Stamp, Tally,
-    socket::{Batch, Membership, StampedSocket},
-};
-use crate::site::{Site, enter};
+use serde::{Deserialize, Serialize};
 
-/// The place where a receiver listens.
-#[derive(Debug, Clone)]
-pub struct Where {
-    pub node: String,
-    pub group: Option<Membership>,
+use super::{
+    Clock, Stamp, Tally,
+    socket::{Batch, StampedSocket},
+};
+
+/// The traffic that receivers count.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Expected {
+    /// The number of the run, by which late packets of an earlier run are told apart.
+    pub run: u32,
+    pub flows: usize,
+    /// The number of packets of each flow.
+    pub packets: u32,
 }
 
 /// All receivers of a run.
 pub struct Sinks {
     sockets: Vec<StampedSocket>,
-    run: u32,
-    flows: usize,
-    packets: u32,
+    expected: Expected,
+    clock: Clock,
     is_over: AtomicBool,
     has_come: AtomicU64,
     /// Nanoseconds since 1970.
@@ -38,24 +41,19 @@ pub struct Sinks {
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Sinks {
-    /// Opens a socket at each node, for `flows` flows of `packets` packets each.
-    pub fn open(site: &dyn Site, at: &[Where], run: u32, flows: usize, packets: u32) -> io::Result<Self> {
-        let open = |at: &Where| enter(site, &at.node, || StampedSocket::open(PORT, at.group))?;
-        let named = |at: &Where| {
-            open(at).map_err(|error| io::Error::new(error.kind(), format!("listen in {}: {error}", at.node)))
-        };
-        Ok(Self {
-            sockets: at.iter().map(named).collect::<io::Result<_>>()?,
-            run,
-            flows,
-            packets,
+    /// Takes the sockets of receivers on hosts with one clock.
+    pub fn new(sockets: Vec<StampedSocket>, expected: Expected, clock: Clock) -> Self {
+        Self {
+            sockets,
+            expected,
+            clock,
             is_over: AtomicBool::new(false),
             has_come: AtomicU64::new(0),
-            began: AtomicU64::new(super::now().as_nanos() as u64),
-        })
+            began: AtomicU64::new(clock.now().as_nanos() as u64),
+        }
     }
 
-    /// Sets when the run began, as the time since 1970. Seconds of the run are counted from there.
+    /// Sets when the run began, as the time since 1970 by the run's clock. Seconds of the run are counted from there.
     pub fn begin(&self, began: Duration) {
         self.began.store(began.as_nanos() as u64, Ordering::Relaxed);
     }
@@ -73,7 +71,7 @@ impl Sinks {
     /// Reads all sockets until the end. Returns the counts of each receiver, in their order.
     pub fn run(&self) -> io::Result<Vec<Tally>> {
         go_first();
-        let mut tallies = vec![Tally::new(self.flows); self.sockets.len()];
+        let mut tallies = vec![Tally::new(self.expected.flows); self.sockets.len()];
         let mut batch = Batch::default();
         let mut next = Instant::now();
         while !self.is_over.load(Ordering::Relaxed) {
@@ -92,8 +90,8 @@ impl Sinks {
         let tally = &mut tallies[index];
         let before = tally.packets;
         let may_have_more = self.sockets[index].take(batch, |data, at| {
-            if let Some(stamp) = Stamp::read(data).filter(|stamp| stamp.run == self.run) {
-                tally.note(&stamp, at, began, self.packets);
+            if let Some(stamp) = Stamp::read(data).filter(|stamp| stamp.run == self.expected.run) {
+                tally.note(&stamp, self.clock.of(at), began, self.expected.packets);
             }
         })?;
         self.has_come.fetch_add(tally.packets - before, Ordering::Relaxed);

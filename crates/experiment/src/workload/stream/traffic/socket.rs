@@ -6,8 +6,10 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_host::{
+    interface::index_of,
     messages::{MAX_RECEIVED, Received, Scatter},
     option,
 };
@@ -21,13 +23,13 @@ const BUFFER_BYTES: i32 = 8 << 20;
 pub struct StampedSocket(UdpSocket);
 
 /// A multicast group that a socket joins.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Membership {
     pub group: Ipv6Addr,
     /// The only source whose packets to the group the socket receives; `None` for every source.
     pub source: Option<Ipv6Addr>,
-    /// The number of the interface to listen at.
-    pub interface: u32,
+    /// The interface to listen at.
+    pub interface: String,
 }
 
 /// The first bytes of several datagrams.
@@ -44,13 +46,13 @@ impl Default for Batch {
 
 impl StampedSocket {
     /// Opens a socket that listens at `port`, also for packets to a group when one is given.
-    pub fn open(port: u16, membership: Option<Membership>) -> io::Result<Self> {
+    pub fn open(port: u16, membership: Option<&Membership>) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV6, Type::DGRAM.nonblocking().cloexec(), Some(Protocol::UDP))?;
         option::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_BYTES)?;
         option::set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
         if let Some(Membership { group, source, interface }) = membership {
-            option::join(&socket, group.into(), source.map(Into::into), interface)?;
+            option::join(&socket, (*group).into(), source.map(Into::into), index_of(interface)?)?;
         }
         Ok(Self(socket.into()))
     }

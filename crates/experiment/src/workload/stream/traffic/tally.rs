@@ -2,6 +2,8 @@
 
 use std::{ops::Range, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use super::Stamp;
 
 /// Latencies are counted in steps of an eighth of a power of two.
@@ -9,7 +11,7 @@ const STEPS_PER_OCTAVE: u32 = 8;
 const STEPS: usize = 64 * STEPS_PER_OCTAVE as usize;
 
 /// Counts of one second.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     pub packets: u64,
     pub latency_sum: Duration,
@@ -17,7 +19,7 @@ pub struct Second {
 }
 
 /// Counts of one receiver, or of several together.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tally {
     /// The number of different packets that arrived.
     pub packets: u64,
@@ -39,7 +41,7 @@ pub struct Tally {
     flows: Vec<FlowTally>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct FlowTally {
     /// A bit for each packet that has come.
     has: Vec<u64>,
@@ -100,6 +102,26 @@ impl Tally {
         second.packets += 1;
         second.latency_sum += latency;
         second.latency_max = second.latency_max.max(latency);
+    }
+
+    /// Whether these can be counts of a run in which `flows` flows sent `packets` packets each. What another host says is not taken for
+    /// right: sums of what it says must not run over.
+    pub fn can_be(&self, flows: usize, packets: u32) -> bool {
+        const LONGEST: Duration = Duration::from_secs(1 << 32);
+        let most = flows as u64 * u64::from(packets);
+        let times = [self.latency_sum, self.latency_max, self.jitter_sum, self.last];
+        let gaps = [self.longest_gap.0, self.longest_gap.1];
+        let words = (packets as usize).div_ceil(64);
+        let in_seconds = self.seconds.iter().map(|second| second.packets).fold(0, u64::saturating_add);
+        times.iter().chain(&gaps).all(|time| *time <= LONGEST * 1024)
+            && (self.packets == 0 || self.latency_min <= LONGEST)
+            && self.seconds.iter().all(|second| second.latency_sum.max(second.latency_max) <= LONGEST * 1024)
+            && self.packets.max(self.jitter_count).max(in_seconds) <= most
+            && self.duplicates <= u64::from(u32::MAX)
+            && self.steps.len() == STEPS
+            && self.steps.iter().map(|count| u64::from(*count)).sum::<u64>() <= most
+            && self.flows.len() == flows
+            && self.flows.iter().all(|flow| flow.has.len() <= words)
     }
 
     /// Returns how many packets with these numbers have arrived, of all flows together.
