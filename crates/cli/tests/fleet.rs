@@ -214,6 +214,47 @@ fn an_experiment_runs_over_a_fleet_as_it_does_in_a_lab() {
     assert_says(&planned, &["\"runs\""]);
 }
 
+/// Experiments of the other workloads. What they have in common is in [`EXPERIMENT`].
+const OTHERS: [(&str, &str, &[&str], &str); 4] = [
+    (
+        "rates = [\"1M\"], seconds = 1, payload = 1000",
+        "stream",
+        &["fanout = \"unicast\"", "fanout = \"multicast\"", "fanout = \"mead\""],
+        "lost",
+    ),
+    ("rates = [\"500k\"], seconds = 1, payload = 1000", "conference", &["fanout = \"unicast\""], "lost"),
+    (
+        "objects = 9, loads = [0.05], factors = [10], priorities = [\"fair\"]",
+        "feed",
+        &["repair = \"nack\""],
+        "missing",
+    ),
+    ("group = \"ff15::4242\", rates = [100], lasts = \"1s\"", "load", &["fanout = \"multicast\""], "lost"),
+];
+
+#[test]
+fn each_workload_of_programs_runs_over_a_fleet() {
+    let fleet = Fleet::new();
+    for (keys, kind, deliveries, lost) in OTHERS {
+        let deliveries: String = deliveries.iter().map(|delivery| format!("{{ {delivery} }},")).collect();
+        let text =
+            EXPERIMENT.lines().filter(|line| !line.starts_with("workload") && !line.starts_with("delivery"));
+        let text: String = text.map(|line| format!("{line}\n")).collect();
+        let own = format!("workload = {{ kind = \"{kind}\", {keys} }}\ndelivery = [{deliveries}]\n");
+        let text = text.replace("rate = \"20M\"\n", "").replace("clients=3", "clients=3,rate=20M") + &own;
+        fs::write(fleet.site.scratch.path("test.toml"), text).unwrap();
+        let said = finish_well(start(&mut fleet.run("")));
+        let db = treecast_measure::Db::open(&fleet.site.scratch.path("out/results.sqlite")).unwrap();
+        for run in db.runs().unwrap() {
+            let rows = db.rows(run.id).unwrap();
+            let of = |measure: &str| rows.iter().find(|row| row.node.is_none() && row.measure == measure);
+            assert_eq!(of(lost).and_then(|row| row.value), Some(0.0), "{kind}: {said}");
+            assert!(of("sender_bytes").and_then(|row| row.value) > Some(10_000.0), "{kind}: {said}");
+        }
+        fs::remove_dir_all(fleet.site.scratch.path("out")).unwrap();
+    }
+}
+
 #[test]
 fn a_host_that_vanishes_fails_and_the_others_count() {
     let mut fleet = Fleet::new();

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     plan::Planned,
-    site::{Happening, Program, Said, Site, while_they_happen},
+    site::{Happening, Need, Program, Said, Site, while_they_happen},
 };
 
 /// The time that a program may take to end after its time is over.
@@ -130,7 +130,8 @@ impl Trial<'_> {
         Ok(Some(Played {
             rate: self.rate,
             limits: blame(&Evidence {
-                machine: late.or_else(|| processors.limit(busy)),
+                // Hosts far away have processors and clocks of their own.
+                machine: late.or_else(|| processors.limit(busy)).filter(|_| self.site.can(Need::Sockets)),
                 ..evidence(&combined, &cables, self.load.loading.lasts)
             }),
             layout,
