@@ -388,3 +388,23 @@ fn a_host_that_vanishes_under_load_is_marked_and_the_rest_counts() {
     let [lost, dropped] = ["packets_lost", "queue_drops"].map(|measure| of(measure).iter().sum::<f64>());
     assert!(lost > 0.0 && dropped > 0.0, "{lost} lost, {dropped} dropped by queues");
 }
+
+#[test]
+fn a_program_of_somebody_else_is_measured_by_its_lines() {
+    let labs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../labs/other");
+    let folder = Folder::new(&fs::read_to_string(labs.join("serve.toml")).unwrap());
+    fs::copy(labs.join("serve.py"), folder.0.path("serve.py")).unwrap();
+    let settings = ["deliveries=serve.py", "workload.sizes=300k"];
+    assert!(folder.command(&settings).status().unwrap().success());
+    let db = Db::open(&folder.out().join("results.sqlite")).unwrap();
+    let rows = db.rows(db.runs().unwrap()[0].id).unwrap();
+    let of = |measure: &str| rows.iter().filter(|row| row.measure == measure).collect::<Vec<_>>();
+    assert_eq!(of("figure_served").first().and_then(|row| row.value), Some(4.0));
+    assert_eq!(of("figure_transfer").len(), 4, "one of each receiver");
+    assert!(of("missing").iter().all(|row| row.value == Some(0.0)));
+    // A word in braces that means nothing is named before anything begins.
+    let text = fs::read_to_string(folder.0.path("test.toml")).unwrap().replace("{sender}", "{sneder}");
+    fs::write(folder.0.path("test.toml"), text).unwrap();
+    let refused = folder.command(&settings).output().unwrap();
+    assert_says(&String::from_utf8_lossy(&refused.stderr), &["`receive` has {sneder}", "{sender}"]);
+}

@@ -12,6 +12,7 @@ use crate::{
     document::{
         delivery::{Delivery, Fanout, Program},
         network::Attachment,
+        other::{Other, Values},
         rate::SendRate,
     },
     server::Opening,
@@ -55,6 +56,7 @@ impl Programs<'_> {
             Program::Tcp | Program::Udp => self.unicast("server", source),
             Program::Scp => self.ssh.map_or_else(none, Ssh::server),
             Program::Uftp => none(),
+            Program::Other => self.other_sender(source),
             Program::Treecast => {
                 let mut command = self.send(opening, patience);
                 command.args(arguments).arg(source);
@@ -69,7 +71,7 @@ impl Programs<'_> {
             Program::Tcp => Some(("tcp", UNICAST_PORT)),
             Program::Udp => Some(("udp", UNICAST_PORT)),
             Program::Scp => Some(("tcp", ssh::PORT)),
-            Program::Treecast | Program::Uftp => None,
+            Program::Treecast | Program::Uftp | Program::Other => None,
         }
     }
 
@@ -81,6 +83,18 @@ impl Programs<'_> {
             Program::Tcp | Program::Udp => self.unicast("client", &copy),
             Program::Scp => self.ssh.map_or_else(none, |ssh| ssh.client(self.server.address, source, &copy)),
             Program::Uftp => none(),
+            Program::Other => {
+                let values = [
+                    ("copy", copy.display().to_string()),
+                    ("folder", folder.display().to_string()),
+                    ("name", name.to_owned()),
+                    ("ticket", ticket.to_owned()),
+                    ("sender", self.server.address.to_string()),
+                    ("address", at.address.to_string()),
+                    ("interface", at.interface.clone()),
+                ];
+                self.other(&self.delivery.other.receive, &values)
+            }
             Program::Treecast => {
                 let mut command = Command::new(self.treecast);
                 command.args(["receive", "--json", "--name", name]);
@@ -90,6 +104,28 @@ impl Programs<'_> {
                 command
             }
         }
+    }
+
+    fn other_sender(&self, source: &Path) -> Command {
+        let rate_bps = match self.rate {
+            SendRate::Bps(rate) => rate.0.to_string(),
+            _ => "0".into(),
+        };
+        let values = [
+            ("file", source.display().to_string()),
+            ("address", self.server.address.to_string()),
+            ("interface", self.server.interface.clone()),
+            ("receivers", self.addresses()),
+            ("rate_bps", rate_bps),
+        ];
+        self.other(&self.delivery.other.send, &values)
+    }
+
+    fn other(&self, words: &[String], values: &Values) -> Command {
+        let words = Other::words(words, values);
+        let mut command = Command::new(words.first().map_or("", String::as_str));
+        command.args(words.iter().skip(1));
+        command
     }
 
     fn unicast(&self, side: &str, file: &Path) -> Command {

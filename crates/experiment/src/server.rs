@@ -17,7 +17,7 @@ use treecast_lab::process::Ended;
 use crate::{
     sessions::Sessions,
     site::{Input, Program, Said, Slot},
-    told::ToldSender,
+    told::{Figures, Line, ToldSender},
 };
 
 /// The time between two looks whether the server is ready.
@@ -66,6 +66,7 @@ struct State {
     /// The last event that it printed.
     last: Option<String>,
     told: ToldSender,
+    figures: Figures,
     used: Ended,
     /// The standard input of the program that runs, until somebody takes it.
     input: Option<Input>,
@@ -139,6 +140,11 @@ impl<'a> Server<'a> {
     fn note(&self, line: String) {
         let event = serde_json::from_str(&line);
         let mut state = self.lock();
+        match serde_json::from_str(&line) {
+            Ok(Line::Ready { ticket }) => state.ticket = Some(ticket.into()),
+            Ok(Line::Figures { figures }) => state.figures.note(figures),
+            Err(_) => {}
+        }
         event.iter().for_each(|event| state.told.note(event));
         match event {
             Ok(SendEvent::Ready { ticket }) => state.ticket = Some(ticket.to_string().into()),
@@ -208,6 +214,11 @@ impl<'a> Server<'a> {
     /// Returns what all programs of the server have sent and heard.
     pub fn told(&self) -> ToldSender {
         self.lock().told
+    }
+
+    /// Returns the numbers that a program of somebody else has told.
+    pub fn figures(&self) -> Figures {
+        self.lock().figures.clone()
     }
 
     /// Returns the resources that all programs of the server have used.

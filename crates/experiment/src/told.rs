@@ -1,12 +1,55 @@
 //! Reads what the programs of a session tell about themselves, one JSON event in each line (`treecast receive --json`,
 //! `treecast send --json`).
 
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
 use treecast_driver::{
     events::Timed,
     receive::{LocalProgress, ReceiveEvent, ReceiveProgress},
     send::{SendEvent, SendProgress},
     unicast::{ClientProgress, FetchEvent},
 };
+
+/// A line of JSON by which a program of somebody else tells how it fares (docs/other-programs.md).
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Line {
+    /// Receivers may begin. The sender alone says this.
+    Ready {
+        /// What receivers are told.
+        #[serde(default)]
+        ticket: String,
+    },
+    /// Numbers to be filed. Of each name, the last one counts.
+    Figures { figures: BTreeMap<String, f64> },
+}
+
+/// Numbers that a program has told, by name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Figures(BTreeMap<String, f64>);
+
+impl Figures {
+    /// Takes in numbers. Of a program that tells more than so many names, or names that are no words, those are left out.
+    pub fn note(&mut self, figures: BTreeMap<String, f64>) {
+        const MOST: usize = 100;
+        const LONGEST: usize = 60;
+        let is_word = |name: &str| {
+            let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            !name.is_empty() && name.len() <= LONGEST && name.chars().all(fits)
+        };
+        for (name, value) in figures.into_iter().filter(|(name, value)| is_word(name) && value.is_finite()) {
+            if self.0.len() < MOST || self.0.contains_key(&name) {
+                self.0.insert(name, value);
+            }
+        }
+    }
+
+    /// The numbers by the names of the measures that they are filed under.
+    pub fn measures(&self) -> impl Iterator<Item = (String, f64)> {
+        self.0.iter().map(|(name, value)| (format!("figure_{name}"), *value))
+    }
+}
 
 /// The counts of one client, as its program tells them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,6 +70,8 @@ pub struct Told {
     pub failure: Option<String>,
     /// The objects that have begun.
     pub objects: Vec<ToldObject>,
+    /// The numbers that a program of somebody else tells.
+    pub figures: Figures,
 }
 
 /// An object as its receiver describes it. Times are in seconds since the program's start.
@@ -108,7 +153,13 @@ impl Told {
     pub fn listen(&mut self, line: &str) -> bool {
         match Timed::read(line) {
             Ok(Timed { event, seconds }) => self.note(event, seconds),
-            Err(_) => serde_json::from_str(line).is_ok_and(|event| self.note_fetch(&event)),
+            Err(_) => match serde_json::from_str(line) {
+                Ok(Line::Figures { figures }) => {
+                    self.figures.note(figures);
+                    false
+                }
+                _ => serde_json::from_str(line).is_ok_and(|event| self.note_fetch(&event)),
+            },
         }
     }
 
@@ -168,6 +219,15 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_are_words_with_numbers_and_the_last_counts() {
+        let mut told = Told::default();
+        told.listen(r#"{"event":"figures","figures":{"tries":1,"A b":2,"seconds":0.5}}"#);
+        told.listen(r#"{"event":"figures","figures":{"tries":3}}"#);
+        let measures: Vec<_> = told.figures.measures().collect();
+        assert_eq!(measures, [("figure_seconds".to_owned(), 0.5), ("figure_tries".to_owned(), 3.0)]);
+    }
 
     #[test]
     fn bytes_of_a_file_that_failed_have_come_nevertheless() {

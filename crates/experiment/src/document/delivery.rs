@@ -1,6 +1,6 @@
 //! Reads a delivery of an experiment file: a fanout together with a repair, or another program to compare with.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 use serde::Deserialize;
 use treecast_lab::{
@@ -11,7 +11,7 @@ use treecast_lab::{
 use treecast_proto::explicit::mead::grouping::Parameters;
 use treecast_wire::{mead::MAX_ADDRESSES, ticket};
 
-use super::{local::LocalGroups, rate::SendRate, several::Several, sharing::Congestion};
+use super::{local::LocalGroups, other::Other, rate::SendRate, several::Several, sharing::Congestion};
 use crate::mead_plan::Scheme;
 
 /// A `[[delivery]]` of a file as it is written. Fanouts and repairs may be lists: then it stands for each
@@ -22,6 +22,12 @@ pub struct DeliveryKeys {
     /// What tables call it. Without, it is called by its fanout and repair.
     name: Option<String>,
     program: Option<Program>,
+    #[serde(default)]
+    send: Vec<String>,
+    #[serde(default)]
+    receive: Vec<String>,
+    #[serde(default)]
+    files: Vec<PathBuf>,
     fanout: Option<Several<Fanout>>,
     repair: Option<Several<Repair>>,
     fec: Option<String>,
@@ -45,6 +51,8 @@ pub struct Delivery {
     /// The name of the delivery in tables.
     pub name: String,
     pub program: Program,
+    /// The command lines of [`Program::Other`].
+    pub other: Other,
     pub fanout: Fanout,
     /// How losses are mended; `None` where the file does not say it.
     pub repair: Option<Repair>,
@@ -82,6 +90,8 @@ pub enum Program {
     Scp,
     /// uftp with its own congestion control, to all receivers by multicast.
     Uftp,
+    /// A program of somebody else, by the experiment's own command lines.
+    Other,
 }
 
 /// How one packet reaches many receivers.
@@ -174,6 +184,16 @@ impl DeliveryKeys {
             let program = program.word();
             return Err(format!("delivery `{said}`: {program} has no fanout, repair or fec: leave them out"));
         }
+        let other = Other { send: self.send, receive: self.receive, files: self.files };
+        match program {
+            Program::Other => other.check().map_err(|what| format!("delivery `{said}`: {what}"))?,
+            _ if other != Other::default() => {
+                return Err(format!(
+                    "delivery `{said}`: send, receive and files are for the program other alone"
+                ));
+            }
+            _ => {}
+        }
         if self.congestion.is_some() && program != Program::Tcp {
             return Err(format!("delivery `{said}`: only the program tcp has a congestion: leave it out"));
         }
@@ -192,6 +212,7 @@ impl DeliveryKeys {
         local.check().map_err(|what| format!("delivery `{said}`: {what}"))?;
         let one = Delivery {
             program,
+            other,
             fec,
             congestion,
             rate,
@@ -387,6 +408,7 @@ impl Program {
             Self::Udp => "udp",
             Self::Scp => "scp",
             Self::Uftp => "uftp",
+            Self::Other => "other",
         }
     }
 }

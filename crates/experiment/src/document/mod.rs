@@ -8,6 +8,7 @@ pub mod delivery;
 pub mod local;
 pub mod network;
 mod old;
+pub mod other;
 pub mod rate;
 mod settings;
 pub mod several;
@@ -311,6 +312,9 @@ fn chosen(
     let mut networks: Vec<Network> = networks.into_iter().map(|network| located(network, folder)).collect();
     for only in networks.iter_mut().filter_map(|network| network.deliveries.as_mut()) {
         only.retain(|name| !is_left_out(name));
+    }
+    for delivery in &mut deliveries {
+        delivery.other = std::mem::take(&mut delivery.other).located(folder);
     }
     for event in deliveries.iter_mut().flat_map(|delivery| &mut delivery.events) {
         event.read_trace(folder).map_err(|error| error.to_string())?;

@@ -55,6 +55,11 @@ pub fn of_run(group: &Group, played: &Played, size_bytes: u64, stopped: Option<u
         None => of_clients(&group.receivers, played, size_bytes, stopped),
     };
     played.server_used.iter().for_each(|ended| used(&mut filing, &group.sender, ended));
+    let of_sender = played.figures.measures().map(|(measure, value)| (&group.sender, measure, value));
+    let of_receivers = group.receivers.iter().zip(&played.clients).flat_map(|(name, fared)| {
+        fared.told.figures.measures().map(move |(measure, value)| (name, measure, value))
+    });
+    of_sender.chain(of_receivers).for_each(|(node, measure, value)| filing.node(node, &measure, value, ""));
     filing
 }
 

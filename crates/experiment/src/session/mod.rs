@@ -5,8 +5,10 @@ mod measures;
 
 use std::{
     convert::Infallible,
+    ffi::OsStr,
     io,
     path::PathBuf,
+    process::Command,
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -22,7 +24,7 @@ use treecast_sim::session::Deaths;
 use crate::{
     cargo::{Cargo, products::Products, source::Source},
     client::{CUT_OFF, Client, Fared, Fate},
-    document::network::Stopped,
+    document::{delivery, network::Stopped},
     ears::{Ears, Heard},
     filing::Filing,
     plan::{Group, Planned},
@@ -30,7 +32,7 @@ use crate::{
     schedule::Schedule,
     server::{self, POLL, Server},
     site::{Happening, Program, Site, Slot, while_they_happen},
-    told::SentPackets,
+    told::{Figures, SentPackets},
 };
 
 pub use activity::{SERIES, over_time};
@@ -83,6 +85,8 @@ pub struct Played {
     pub server_said: Option<String>,
     /// The counts of what the sender has sent and heard.
     pub sent: SentPackets,
+    /// The numbers that a sender of somebody else tells.
+    pub figures: Figures,
     /// The part of each client in local groups; `None` for one that has none. Empty for a crowd.
     pub locals: Vec<Option<Local>>,
     /// The resources that the server's programs used. `None` in a simulated run, in which clients use none, either.
@@ -121,6 +125,7 @@ impl Session<'_> {
         })?;
         played.server_said = server.last_event();
         played.sent = server.told().all();
+        played.figures = server.figures();
         played.locals =
             played.clients.iter().map(|fared| Local::told(&fared.told, played.sent.to_all)).collect();
         played.server_used = Some(server.used());
@@ -306,8 +311,28 @@ impl Session<'_> {
         Ok(Server::new(first_places, start, listens))
     }
 
-    fn start(&self, node: &str, command: std::process::Command) -> io::Result<Program> {
+    fn start(&self, node: &str, command: Command) -> io::Result<Program> {
+        let command = match self.planned.delivery.program {
+            delivery::Program::Other => self.with_files(node, &command)?,
+            _ => command,
+        };
         self.watched(node, self.site.start(node, command)?)
+    }
+
+    /// Names the files of another program by their paths at a node.
+    fn with_files(&self, node: &str, command: &Command) -> io::Result<Command> {
+        let named = |word: &OsStr| {
+            let file = self.planned.delivery.other.files.iter().find(|file| file.file_name() == Some(word));
+            file.map_or_else(
+                || Ok(word.to_owned()),
+                |file| self.site.offer(node, file).map(PathBuf::into_os_string),
+            )
+        };
+        let mut there = Command::new(named(command.get_program())?);
+        for word in command.get_args() {
+            there.arg(named(word)?);
+        }
+        Ok(there)
     }
 
     fn watched(&self, node: &str, program: Program) -> io::Result<Program> {
@@ -336,7 +361,7 @@ impl Session<'_> {
                 self.start(node, self.programs.client(node, &at, self.cargo.path(), ticket, &into))
             }),
             check: match self.cargo {
-                Cargo::One(source) if delivery.program == crate::document::delivery::Program::Scp => {
+                Cargo::One(source) if delivery.program == delivery::Program::Scp => {
                     Some(Box::new(move || self.site.check(node, &copy, source.size.0, &source.digest)))
                 }
                 _ => None,
