@@ -33,6 +33,9 @@ impl Check<'_> {
             Work::Stage { .. } | Work::Verify { .. } | Work::Activate { .. } | Work::GoBack { .. } => {
                 self.needs(self.permits.roll_out, "roll_out")
             }
+            Work::MakeReady { .. } | Work::TakeIn { .. } | Work::Forget { .. } => {
+                self.needs(self.permits.receive, "receive")
+            }
             Work::Sample { .. } => self.needs(self.permits.measure, "measure"),
             Work::Folder { name } => self.may_use_files().and_then(|()| check_name(name)),
             Work::Fetch { folder, name, .. } => {

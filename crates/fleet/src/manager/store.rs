@@ -162,6 +162,14 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS rollout_sent (
         id INTEGER PRIMARY KEY, rollout INTEGER NOT NULL REFERENCES rollouts (id), ring INTEGER NOT NULL,
         hosts INTEGER NOT NULL, sent_bytes INTEGER NOT NULL, unicast_bytes INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS deliveries (
+        id INTEGER PRIMARY KEY, selection TEXT NOT NULL, who TEXT NOT NULL, into_folder TEXT NOT NULL, files TEXT NOT NULL,
+        ordered INTEGER NOT NULL, ended INTEGER, state TEXT NOT NULL, reason TEXT, sent_bytes INTEGER NOT NULL,
+        unicast_bytes INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS delivery_hosts (
+        delivery INTEGER NOT NULL REFERENCES deliveries (id) ON DELETE CASCADE,
+        host INTEGER NOT NULL REFERENCES hosts (id) ON DELETE CASCADE, state TEXT NOT NULL, reason TEXT,
+        PRIMARY KEY (delivery, host));
     CREATE TABLE IF NOT EXISTS tokens (
         fingerprint TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, role TEXT NOT NULL, made INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS logins (
