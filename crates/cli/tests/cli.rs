@@ -27,6 +27,7 @@ mod feed_folder;
 mod feed_ldm;
 mod feed_relay;
 mod fleet;
+mod fleet_checks;
 mod fleet_files;
 mod flood;
 mod full_disk;

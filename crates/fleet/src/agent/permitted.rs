@@ -71,7 +71,7 @@ impl Check<'_> {
             check_name(folder)?;
         }
         let verb = start.arguments.first().map_or("", String::as_str);
-        let grammar = GRAMMARS.iter().find(|grammar| grammar.verb == verb);
+        let grammar = GRAMMARS.iter().find(|grammar| start.arguments.starts_with(&grammar.words()));
         let grammar = grammar.ok_or_else(|| {
             format!("`treecast {verb}` is no measurement: set `run_commands = true` below [may] in agent.toml to permit it")
         })?;
@@ -79,12 +79,13 @@ impl Check<'_> {
             "receive" => self.needs(self.permits.measure || self.permits.receive, "receive")?,
             _ => self.needs(self.permits.measure, "measure")?,
         }
-        grammar.check(&start.arguments[1..], self.folder)
+        grammar.check(&start.arguments[grammar.words().len()..], self.folder)
     }
 }
 
 /// The options that a measurement may give to a command of treecast.
 struct Grammar {
+    /// The command, and the one below it if it has such.
     verb: &'static str,
     /// Options without a value.
     flags: &'static [&'static str],
@@ -92,8 +93,18 @@ struct Grammar {
     values: &'static [&'static str],
     /// Options with the path of a file or folder.
     paths: &'static [&'static str],
-    /// Whether a word that is no option is a path. A ticket is none.
-    are_words_paths: bool,
+    /// What a word is that is no option.
+    words: Words,
+}
+
+/// The meaning of words that are no options.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Words {
+    /// There are none.
+    None,
+    /// A ticket, which leads to no file.
+    Ticket,
+    Paths,
 }
 
 const GRAMMARS: &[Grammar] = &[
@@ -119,25 +130,40 @@ const GRAMMARS: &[Grammar] = &[
             "--wait-timeout",
         ],
         paths: &["--local-groups"],
-        are_words_paths: true,
+        words: Words::Paths,
     },
     Grammar {
         verb: "receive",
         flags: &["--json"],
         values: &["--name", "--interface", "--timeout"],
         paths: &["--into", "--local-groups"],
-        are_words_paths: false,
+        words: Words::Ticket,
     },
     Grammar {
         verb: "unicast",
         flags: &["--json"],
         values: &["--rate", "--congestion"],
         paths: &[],
-        are_words_paths: true,
+        words: Words::Paths,
     },
+    // Before the doctor's own command, whose first word is the same.
+    Grammar {
+        verb: "doctor beacon",
+        flags: &["--json", "--own"],
+        values: &["--group", "--interface", "--name", "--rate", "--seconds"],
+        paths: &[],
+        words: Words::None,
+    },
+    // Without hosts, it looks at this one alone, and listens to nobody.
+    Grammar { verb: "doctor", flags: &["--json"], values: &[], paths: &[], words: Words::None },
 ];
 
 impl Grammar {
+    /// Returns the words that an order begins with.
+    fn words(&self) -> Vec<String> {
+        self.verb.split(' ').map(str::to_owned).collect()
+    }
+
     fn check(&self, arguments: &[String], folder: &Path) -> Result<(), String> {
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -146,8 +172,10 @@ impl Grammar {
                 None => (word.as_str(), None),
             };
             if !option.starts_with('-') {
-                if self.are_words_paths {
-                    self.check_word(word, folder)?;
+                match self.words {
+                    Words::None => return Err(self.refusal(word)),
+                    Words::Paths => self.check_word(word, folder)?,
+                    Words::Ticket => {}
                 }
                 continue;
             }
@@ -160,14 +188,18 @@ impl Grammar {
             } else if self.paths.contains(&option) {
                 check_path(value(), folder)?;
             } else {
-                return Err(format!(
-                    "`treecast {} {option}` is not permitted in a measurement: set `run_commands = true` below [may] in \
-                     agent.toml to permit it",
-                    self.verb
-                ));
+                return Err(self.refusal(option));
             }
         }
         Ok(())
+    }
+
+    fn refusal(&self, word: &str) -> String {
+        format!(
+            "`treecast {} {word}` is not permitted in a measurement: set `run_commands = true` below [may] in agent.toml to \
+             permit it",
+            self.verb
+        )
     }
 
     /// `treecast unicast` has words and an address beside its path.
@@ -224,7 +256,15 @@ mod tests {
         assert_eq!(treecast(&format!("receive --json --name c1 --into {inside} treecast2.abc")), Ok(()));
         assert_eq!(treecast(&format!("send --json --rate 3M --fec=auto {inside}/file")), Ok(()));
         assert_eq!(treecast(&format!("unicast --json server tcp {inside} [::1]:4242")), Ok(()));
+        assert_eq!(treecast("doctor --json"), Ok(()));
+        let beacon = "doctor beacon --json --own --group [ff15::1]:4247 --name a --rate 10 --seconds 5 --interface eth0";
+        assert_eq!(treecast(beacon), Ok(()));
         for (words, says) in [
+            ("doctor listen".into(), "`treecast doctor listen` is not permitted"),
+            ("doctor 192.0.2.1".into(), "`treecast doctor 192.0.2.1` is not permitted"),
+            ("doctor beacon --key /etc/shadow".into(), "--key` is not permitted"),
+            ("doctor beacon --metrics [::]:80".into(), "--metrics` is not permitted"),
+            ("doctor trace ff15::1".into(), "trace` is not permitted"),
             (format!("receive --exec id --into {inside} t"), "--exec` is not permitted"),
             ("receive --into /etc t".into(), "/etc is outside"),
             (format!("receive --into {FOLDER}/../.. t"), "is outside"),

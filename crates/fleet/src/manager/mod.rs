@@ -8,6 +8,7 @@
 //! api        HTTP for people and programs: whatever the console and `treecast fleet` do
 //!   access   roles, tokens, logins
 //!   asks     one question to many hosts
+//!     checks   the doctor's findings at hosts, and which host hears which
 //!   runs     experiments over the fleet
 //!   rollouts releases that go to hosts ring by ring
 //!   deliveries files that go to many hosts
@@ -19,6 +20,8 @@ pub mod access;
 mod agents;
 mod api;
 mod asks;
+mod check_api;
+mod checks;
 mod console;
 mod deliveries;
 mod delivery_api;
@@ -165,7 +168,7 @@ impl Manager {
             Rollouts::start(Arc::clone(&hub), options.state.clone(), options.treecast.clone()).await?;
         let deliveries =
             Deliveries::start(Arc::clone(&hub), options.state.clone(), options.treecast.clone()).await?;
-        let more = delivery_api::router(deliveries);
+        let more = delivery_api::router(deliveries).merge(check_api::router(Arc::clone(&hub)));
         let api = api::Api::new(
             Arc::clone(&hub),
             runs,
