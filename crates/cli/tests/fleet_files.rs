@@ -77,8 +77,9 @@ fn files_go_once_to_hosts_that_permit_it_and_each_says_what_it_lacks() {
     let sent = delivery["sent_bytes"].as_u64().unwrap();
     assert!(sent >= 2_000_011 && (sent as f64) < 1.3 * 2_000_011.0, "once for two hosts: {delivery}");
     assert_eq!(delivery["unicast_bytes"], 4_000_022, "{delivery}");
-    // Whoever has everything is sent nothing.
-    let again = hosts.fleet("files client0,client1 map legend --into maps/north");
+    // Whoever has everything is sent nothing. The upload is deleted all the same.
+    let again = hosts.fleet("files client0,client1 map legend --into maps/north --upload");
+    assert_eq!(fs::read_dir(scratch.path("m/uploads")).unwrap().count(), 0);
     assert_says(&again, &["delivery 2 of 2 files is done", "client0  done   it had everything"]);
     assert!(!again.contains("bytes sent once"), "{again}");
     let linked = hosts.output("files client1 legend --into linked");
@@ -86,6 +87,7 @@ fn files_go_once_to_hosts_that_permit_it_and_each_says_what_it_lacks() {
     assert!(!scratch.path("elsewhere").exists());
     for (words, says) in [
         ("files all map --into ../../etc", "is no path of a file or folder"),
+        ("files all map --upload --into ../../etc", "is no path of a file or folder"),
         ("files nobody map", "no host is selected by `nobody`"),
         ("files all nothing", "No such file"),
         ("files all m", "is no file"),
@@ -93,6 +95,11 @@ fn files_go_once_to_hosts_that_permit_it_and_each_says_what_it_lacks() {
         let refused = String::from_utf8(hosts.output(words).stderr).unwrap();
         assert_says(&refused, &[says]);
     }
+    assert_eq!(
+        fs::read_dir(scratch.path("m/uploads")).unwrap().count(),
+        0,
+        "what was refused is deleted, too"
+    );
     assert_says(&hosts.fleet("deliveries"), &["client*", "this host", "done"]);
 }
 

@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn a_cell_says_what_is_heard() {
-        let pair = json!({ "state": "lossy", "loss": 0.124, "delay_ms": 3.14 });
-        assert_eq!((cell(&pair, false), cell(&pair, true)), ("12%".to_owned(), "3.1".to_owned()));
+        let pair = json!({ "state": "lossy", "loss": 0.124, "delay_ms": 2.68 });
+        assert_eq!((cell(&pair, false), cell(&pair, true)), ("12%".to_owned(), "2.7".to_owned()));
         let none = json!({ "state": "well", "loss": 0.0, "delay_ms": -0.04 });
         assert_eq!(cell(&none, true), "0.0");
         let silent = json!({ "state": "silent", "loss": 1.0, "delay_ms": null });

@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use treecast_fleet::client::{Client, escaped};
 
-use super::{asked::NOT_ALL_WELL, get, items, post, print_table, text, wait};
+use super::{asked::NOT_ALL_WELL, delete, get, items, post, print_table, text, wait};
 use crate::{Outcome, arguments::counted, output};
 
 /// The time between two looks how far the hosts are.
@@ -21,6 +21,9 @@ pub struct Args {
     /// The files. With --api, they are uploaded to the manager before
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+    /// Upload them to a manager on this host, too: its unit sees neither /home nor /tmp
+    #[arg(long)]
+    upload: bool,
     /// A folder below the one that each host's agent.toml names for files
     #[arg(long, value_name = "FOLDER", default_value = "")]
     into: String,
@@ -66,13 +69,18 @@ pub fn deliveries(
 /// Delivers files to hosts, and prints how each fared.
 pub fn run(client: &Client, args: &Args, json: bool) -> Outcome {
     let mut body = json!({ "select": args.select, "into": args.into });
-    if client.is_local() {
+    if client.is_local() && !args.upload {
         let paths = args.files.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>()?;
         body["paths"] = json!(paths);
     } else {
         body["upload"] = json!(upload(client, &args.files)?);
     }
-    let begun = post(client, "/api/deliveries", &body)?;
+    let begun = post(client, "/api/deliveries", &body);
+    if let (Err(_), Some(upload)) = (&begun, body["upload"].as_str()) {
+        // The manager would delete it after an hour. The reason why it was refused counts more.
+        _ = delete(client, &format!("/api/uploads/{upload}"));
+    }
+    let begun = begun?;
     let delivery = follow(client, &begun["id"], json)?;
     match json {
         true => say!("{delivery}"),

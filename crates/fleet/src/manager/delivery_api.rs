@@ -6,8 +6,8 @@ use axum::{
     Extension, Json, Router,
     body::Body,
     extract::{Path, State},
-    http::{HeaderMap, header},
-    routing::{get, post, put},
+    http::{HeaderMap, StatusCode, header},
+    routing::{delete, get, post, put},
 };
 use serde::Serialize;
 
@@ -22,6 +22,7 @@ use super::{
 pub fn router(deliveries: Arc<Deliveries>) -> Router<Api> {
     Router::new()
         .route("/api/uploads", post(begin_upload))
+        .route("/api/uploads/{upload}", delete(forget_upload))
         .route("/api/uploads/{upload}/{name}", put(upload))
         .route("/api/deliveries", get(all).post(begin))
         .route("/api/deliveries/{id}", get(one))
@@ -40,6 +41,17 @@ struct Begun {
 async fn begin_upload(State(api): State<Api>, caller: Caller, own: Own) -> Answered<Begun> {
     api.permit(&caller, Role::Operator, "upload files", "").await?;
     Ok(Json(Begun { upload: own.uploads.begin(&caller.name).await? }))
+}
+
+async fn forget_upload(
+    State(api): State<Api>,
+    caller: Caller,
+    own: Own,
+    Path(upload): Path<String>,
+) -> Result<StatusCode, Denied> {
+    api.permit(&caller, Role::Operator, "delete an upload", "").await?;
+    own.uploads.drop_own(&upload, &caller.name).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// A file that was uploaded.

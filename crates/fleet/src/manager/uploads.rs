@@ -161,6 +161,14 @@ impl Uploads {
         }
     }
 
+    /// Deletes an upload that is not to be delivered.
+    ///
+    /// # Errors
+    /// As for [`Uploads::hand_over`], and if it cannot be deleted.
+    pub async fn drop_own(&self, id: &str, who: &str) -> Result<(), UploadError> {
+        Ok(remove(&self.hand_over(id, who)?).await?)
+    }
+
     /// Deletes an upload.
     async fn forget(&self, id: &str) {
         self.lock().remove(id);
@@ -296,6 +304,10 @@ mod tests {
         let taken = uploads.hand_over(&id, "eve").unwrap();
         assert_eq!(std::fs::read_to_string(taken.join("a")).unwrap(), "x");
         assert!(matches!(uploads.hand_over(&id, "eve"), Err(UploadError::Missing)));
+        let other = uploads.begin("eve").await.unwrap();
+        assert!(matches!(uploads.drop_own(&other, "bob").await, Err(UploadError::Missing)));
+        uploads.drop_own(&other, "eve").await.unwrap();
+        assert!(!folder.join(&other).exists());
         for _ in 0..MAX_WAITING {
             uploads.begin("eve").await.unwrap();
         }
