@@ -7,6 +7,7 @@ use std::{
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Component, Path, PathBuf},
+    time::Duration,
 };
 
 use serde::Deserialize;
@@ -27,6 +28,8 @@ pub const MAX_FILES: usize = 1_000;
 pub const MAX_PATH_LEN: usize = 255;
 /// The rights of files and folders that are taken in. Nothing is run as its owner (`setuid`).
 const RIGHTS: u32 = 0o755;
+/// The time after which files that nobody took in are deleted: their manager ended meanwhile, or was not heard any more.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// Refuses a path that leads out of the folder that it begins in, or that people cannot read.
 ///
@@ -69,8 +72,14 @@ pub struct Deliveries<'a> {
 
 impl Deliveries<'_> {
     /// Makes ready for the files of a delivery. Returns the folder to receive them; `None` where the host has all of them already.
-    pub fn make_ready(&self, delivery: &Delivery) -> Result<Option<PathBuf>, String> {
+    /// `is_used` tells whether a program that the manager has started still runs with a folder.
+    pub fn make_ready(
+        &self,
+        delivery: &Delivery,
+        is_used: &dyn Fn(&Path) -> bool,
+    ) -> Result<Option<PathBuf>, String> {
         delivery.check()?;
+        self.forget_old(is_used);
         let folder = self.folder(delivery)?;
         if delivery.files.iter().all(|file| differs(&folder, file).is_none()) {
             return Ok(None);
@@ -123,6 +132,19 @@ impl Deliveries<'_> {
             remove(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
         Ok(())
+    }
+
+    /// Deletes what came of deliveries that nobody has ended.
+    fn forget_old(&self, is_used: &dyn Fn(&Path) -> bool) {
+        for entry in fs::read_dir(self.state.join("work")).into_iter().flatten().flatten() {
+            let is_delivery = entry.file_name().to_string_lossy().starts_with("delivery-");
+            let modified = entry.metadata().and_then(|of| of.modified()).ok();
+            let is_old = modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > KEPT);
+            if is_delivery && is_old && !is_used(&entry.path()) {
+                // It is tried again with the next delivery.
+                _ = remove(&entry.path());
+            }
+        }
     }
 
     fn take_one(&self, file: &Delivered, kept: &Path, folder: &Path) -> Result<(), String> {
@@ -260,7 +282,7 @@ mod tests {
         let reception = Reception { folder: Some(agent.0.join("inbox")) };
         let deliveries = Deliveries { state: &agent.0, reception: &reception };
         let sent = delivery("maps/north", &[("a", "whole"), ("b", "cut short"), ("c", "never came")]);
-        let staged = deliveries.make_ready(&sent).unwrap().expect("nothing is there yet");
+        let staged = deliveries.make_ready(&sent, &|_| false).unwrap().expect("nothing is there yet");
         fs::write(staged.join("a"), "whole").unwrap();
         fs::set_permissions(staged.join("a"), fs::Permissions::from_mode(0o6777)).unwrap();
         fs::write(staged.join("b"), "cut").unwrap();
@@ -275,7 +297,31 @@ mod tests {
         assert!(!agent.0.join("inbox/maps/north/b").exists() && !staged.exists());
         // Again, after a restart of the agent in the middle: what is there counts.
         assert_eq!(deliveries.take_in(&sent, &|_| false).unwrap().len(), 2);
-        assert_eq!(deliveries.make_ready(&delivery("maps/north", &[("a", "whole")])).unwrap(), None);
+        assert_eq!(
+            deliveries.make_ready(&delivery("maps/north", &[("a", "whole")]), &|_| false).unwrap(),
+            None
+        );
+    }
+
+    #[test]
+    fn what_nobody_takes_in_is_deleted_after_a_day() {
+        let agent = Agent::new("old-deliveries");
+        let reception = Reception::default();
+        let deliveries = Deliveries { state: &agent.0, reception: &reception };
+        let make = |name: &str, age: Duration| {
+            let path = agent.0.join("work").join(name);
+            fs::create_dir_all(&path).unwrap();
+            let at = std::time::SystemTime::now() - age;
+            fs::File::open(&path).unwrap().set_modified(at).unwrap();
+        };
+        for name in ["delivery-1", "delivery-2", "run1-copy"] {
+            make(name, KEPT * 2);
+        }
+        make("delivery-3", KEPT / 2);
+        let is_used = |path: &Path| path.ends_with("delivery-2");
+        deliveries.make_ready(&delivery("", &[("a", "x")]), &is_used).unwrap();
+        let left = |name: &str| agent.0.join("work").join(name).exists();
+        assert!(!left("delivery-1") && left("delivery-2") && left("delivery-3") && left("run1-copy"));
     }
 
     #[test]
@@ -293,7 +339,7 @@ mod tests {
             ("/etc", "a"),
             ("x/../..", "a"),
         ] {
-            let refused = deliveries.make_ready(&delivery(into, &[(path, "x")])).unwrap_err();
+            let refused = deliveries.make_ready(&delivery(into, &[(path, "x")]), &|_| false).unwrap_err();
             assert!(refused.contains("is no path"), "{into} {path}: {refused}");
             assert!(deliveries.take_in(&delivery(into, &[(path, "x")]), &|_| false).is_err());
         }
@@ -301,11 +347,11 @@ mod tests {
         fs::create_dir_all(agent.0.join("received")).unwrap();
         std::os::unix::fs::symlink("/tmp", agent.0.join("received/out")).unwrap();
         for sent in [delivery("out", &[("a", "x")]), delivery("out/deep", &[("a", "x")])] {
-            let refused = deliveries.make_ready(&sent).unwrap_err();
+            let refused = deliveries.make_ready(&sent, &|_| false).unwrap_err();
             assert!(refused.contains("is no folder"), "{refused}");
         }
         let sent = delivery("", &[("out/a", "x"), ("out", "y")]);
-        let staged = deliveries.make_ready(&sent).unwrap().unwrap();
+        let staged = deliveries.make_ready(&sent, &|_| false).unwrap().unwrap();
         fs::create_dir_all(staged.join("out")).unwrap();
         fs::write(staged.join("out/a"), "x").unwrap();
         let lacks = deliveries.take_in(&sent, &|_| false).unwrap();
@@ -315,7 +361,7 @@ mod tests {
         fs::create_dir_all(&own).unwrap();
         fs::write(own.join("a"), "secret").unwrap();
         let sent = delivery("", &[("link/a", "secret")]);
-        let staged = deliveries.make_ready(&sent).unwrap().unwrap();
+        let staged = deliveries.make_ready(&sent, &|_| false).unwrap().unwrap();
         std::os::unix::fs::symlink(&own, staged.join("link")).unwrap();
         let lacks = deliveries.take_in(&sent, &|_| false).unwrap();
         assert_eq!(lacks[0].why, "it is missing");

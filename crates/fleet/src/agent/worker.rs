@@ -179,7 +179,9 @@ impl Worker {
             let deliveries = worker.options.deliveries();
             let is_used = |folder: &Path| worker.uses(folder);
             let done = match work {
-                Work::MakeReady { delivery } => deliveries.make_ready(&delivery).map(|folder| json!(folder)),
+                Work::MakeReady { delivery } => {
+                    deliveries.make_ready(&delivery, &is_used).map(|folder| json!(folder))
+                }
                 Work::TakeIn { delivery } => {
                     deliveries.take_in(&delivery, &is_used).map(|lacks| json!(lacks))
                 }

@@ -87,7 +87,7 @@ pub struct CheckView {
     pub group: Option<SocketAddr>,
     pub is_over: bool,
     pub hosts: Vec<CheckedHost>,
-    /// What each host hears of each other one. Empty for a doctor's check.
+    /// What each host hears of each other one. Empty for a doctor's check, and while one of beacons goes on.
     pub pairs: Vec<Pair>,
 }
 
@@ -289,7 +289,7 @@ pub async fn one(hub: &Hub, id: i64) -> Result<CheckView, CheckError> {
     let is_over = answers.iter().all(|answer| answer.is_over);
     let hosts = answers.iter().map(|answer| checked(view.kind, answer)).collect();
     let pairs = match (view.kind, about) {
-        (Kind::Beacon, Some(about)) => pairs(&about, &answers),
+        (Kind::Beacon, Some(about)) if is_over => pairs(&about, &answers),
         _ => Vec::new(),
     };
     Ok(CheckView { is_over, hosts, pairs, ..view })
@@ -325,14 +325,33 @@ fn pairs(about: &About, answers: &[Answer]) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (to_beacon, to) in &about.names {
         let told = heard.get(to.as_str()).and_then(Option::as_ref);
+        let heard = told.map(|told| {
+            let seen = items(told, "seen").filter(|seen| seen["to"] == **to_beacon);
+            (by_name(items(told, "beacons"), "name"), by_name(seen, "from"))
+        });
         for (from_beacon, from) in about.names.iter().filter(|(_, from)| *from != to) {
             let clocks = [from, to].map(|host| about.clocks.get(host).copied());
-            let pair = told.map(|told| Pair::read(told, [from_beacon, to_beacon], clocks));
+            let pair = heard.as_ref().map(|(beacons, seen)| {
+                let of = |map: &HashMap<&str, &Value>| {
+                    map.get(from_beacon.as_str()).map_or(Value::Null, |entry| (*entry).clone())
+                };
+                Pair::read(&of(beacons), &of(seen), clocks)
+            });
             pairs.push(Pair { from: from.clone(), to: to.clone(), ..pair.unwrap_or(Pair::UNKNOWN) });
         }
     }
     pairs.sort_by(|one, other| (&one.to, &one.from).cmp(&(&other.to, &other.from)));
     pairs
+}
+
+/// Returns the entries of a list in what a beacon tells.
+fn items<'v>(told: &'v Value, list: &str) -> impl Iterator<Item = &'v Value> {
+    told[list].as_array().into_iter().flatten()
+}
+
+/// Returns entries by a name that each of them has.
+fn by_name<'v>(entries: impl Iterator<Item = &'v Value>, key: &str) -> HashMap<&'v str, &'v Value> {
+    entries.filter_map(|entry| Some((entry[key].as_str()?, entry))).collect()
 }
 
 impl Pair {
@@ -347,13 +366,9 @@ impl Pair {
         duplicates: 0,
     };
 
-    /// Reads what one beacon tells of another.
-    fn read(told: &Value, [from, to]: [&String; 2], clocks: [Option<ClockError>; 2]) -> Self {
-        let entry = |list: &Value, is_it: &dyn Fn(&Value) -> bool| {
-            list.as_array().into_iter().flatten().find(|entry| is_it(entry)).cloned().unwrap_or_default()
-        };
-        let known = entry(&told["beacons"], &|known| known["name"] == **from);
-        let seen = entry(&told["seen"], &|seen| seen["from"] == **from && seen["to"] == **to);
+    /// Reads what one beacon tells of another: packets since the first one, and the last two seconds. The clocks are those of the host
+    /// that sends and of the one that hears.
+    fn read(known: &Value, seen: &Value, clocks: [Option<ClockError>; 2]) -> Self {
         let count = |key: &str| known[key].as_u64().unwrap_or(0);
         let (received, lost) = (count("received"), count("lost"));
         if received == 0 {

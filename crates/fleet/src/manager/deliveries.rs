@@ -346,7 +346,7 @@ impl Deliveries {
         }
     }
 
-    /// Has a host delete what came of a delivery that was ended. One that is away does it when it comes.
+    /// Has a host delete what came of a delivery that was ended. One that does not answer deletes it with a later delivery.
     async fn forget(&self, host: &Host, delivery: &Delivery) {
         let work = Work::Forget { delivery: delivery.clone() };
         if let Err(reason) = self.hub.ask(host.id, work, too_long(ANSWER_TIME)).await {
@@ -483,6 +483,8 @@ fn named(paths: Vec<PathBuf>) -> Result<Named, DeliveryError> {
         if !path.is_absolute() {
             return Err(wrong(format!("{shown}: write a path of the manager's host that begins with /")));
         }
+        // A link would be sent as one.
+        let path = path.canonicalize().map_err(|error| wrong(format!("{shown}: {error}")))?;
         let found = path.metadata().map_err(|error| wrong(format!("{shown}: {error}")))?;
         if !found.is_file() {
             return Err(wrong(format!(
@@ -573,6 +575,8 @@ mod tests {
             let refused = paths(names).unwrap_err().to_string();
             assert!(refused.contains(says), "{names:?}: {refused}");
         }
+        std::os::unix::fs::symlink("a", folder.join("link")).unwrap();
+        assert_eq!(paths(&["link"]).unwrap().0[0].0, "a", "the file that a link leads to");
         let relative = named(vec!["a".into()]).unwrap_err().to_string();
         assert!(relative.contains("begins with /"), "{relative}");
         std::fs::remove_dir_all(&folder).unwrap();
