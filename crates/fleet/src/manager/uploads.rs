@@ -72,6 +72,8 @@ impl Uploads {
     /// # Errors
     /// If the folder cannot be made.
     pub async fn new(folder: PathBuf) -> io::Result<Self> {
+        // A delivery names its files by their whole paths.
+        let folder = std::path::absolute(folder)?;
         remove(&folder).await?;
         fs::create_dir_all(&folder).await?;
         Ok(Self { folder, waiting: Mutex::default() })
