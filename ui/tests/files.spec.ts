@@ -69,6 +69,14 @@ test('a delivery shows how far each host is, who lacks what, and is ended', asyn
   await asked;
 });
 
+test('hosts that lack files are the selection of the next delivery', async ({ page }) => {
+  await mock(page, { hosts, deliveries: [delivery(2, hosts, { state: 'done' })] });
+  await page.goto('/#/files/2');
+  await page.getByRole('link', { name: 'Deliver to the 2 hosts without them' }).click();
+  await expect(page.getByLabel('Hosts', { exact: true })).toHaveValue('pisa-1, bonn-2');
+  await expect(page.getByLabel("Folder below the host's own")).toHaveValue('maps');
+});
+
 test('an operator delivers files of its own computer, and none of the manager', async ({ page }) => {
   await mock(page, { hosts, me: { name: 'op', role: 'operator' } });
   await page.goto('/#/files');
