@@ -60,7 +60,7 @@ pub struct Args {
     /// One JSON object a line: changes, and the matrix
     #[arg(long)]
     json: bool,
-    /// With --json: tell only what this beacon hears itself, and no changes
+    /// Tell only what this beacon hears itself. With --json, and without changes
     #[arg(long, requires = "json")]
     own: bool,
     /// The time between two matrices. With --json, from 1s on

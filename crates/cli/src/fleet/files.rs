@@ -24,9 +24,9 @@ pub struct Args {
     /// Upload them to a manager on this host, too: its unit sees neither /home nor /tmp
     #[arg(long)]
     upload: bool,
-    /// A folder below the one that each host's agent.toml names for files
-    #[arg(long, value_name = "FOLDER", default_value = "")]
-    into: String,
+    /// A folder below the one that each host names. Its agent.toml names one for files
+    #[arg(long, value_name = "FOLDER")]
+    into: Option<String>,
 }
 
 /// The arguments of `treecast fleet deliveries`.
@@ -68,7 +68,7 @@ pub fn deliveries(
 
 /// Delivers files to hosts, and prints how each fared.
 pub fn run(client: &Client, args: &Args, json: bool) -> Outcome {
-    let mut body = json!({ "select": args.select, "into": args.into });
+    let mut body = json!({ "select": args.select, "into": args.into.as_deref().unwrap_or_default() });
     if client.is_local() && !args.upload {
         let paths = args.files.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>()?;
         body["paths"] = json!(paths);

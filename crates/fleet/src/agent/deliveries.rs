@@ -228,10 +228,15 @@ fn differs(folder: &Path, file: &Delivered) -> Option<String> {
 
 /// Copies a file to another disk. It has its name when it is whole.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let name = to.file_name().unwrap_or_default().to_string_lossy();
-    let part = to.with_file_name(format!(".{name:.200}.treecast-part"));
+    let part = part_of(to);
     remove(&part)?;
     fs::copy(from, &part).and_then(|_| fs::File::open(&part)?.sync_all()).and_then(|()| fs::rename(&part, to))
+}
+
+/// Returns the name of a file while it is copied. It is short, because the file's own may be as long as names can be.
+fn part_of(to: &Path) -> PathBuf {
+    let name = blake3::hash(to.file_name().unwrap_or_default().as_encoded_bytes()).to_hex();
+    to.with_file_name(format!(".{name:.16}.treecast-part"))
 }
 
 /// Removes a file or a folder with all that is in it, if it is there.
@@ -301,6 +306,19 @@ mod tests {
             deliveries.make_ready(&delivery("maps/north", &[("a", "whole")]), &|_| false).unwrap(),
             None
         );
+    }
+
+    #[test]
+    fn a_file_comes_whole_from_another_disk() {
+        let agent = Agent::new("other-disk");
+        let (from, to) = (agent.0.join("from"), agent.0.join("ä".repeat(127)));
+        fs::write(&from, "new").unwrap();
+        fs::write(&to, "an older version").unwrap();
+        // What an earlier start has left, even if it is no file.
+        fs::create_dir_all(part_of(&to).join("x")).unwrap();
+        copy(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(&to).unwrap(), "new");
+        assert_eq!(fs::read_dir(&agent.0).unwrap().count(), 2);
     }
 
     #[test]
