@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 
-const BUDGET_BYTES = 100 * 1024;
+const BUDGET_BYTES = 120 * 1024;
 
 let total = 0;
 for (const name of ['index.html', 'console.js', 'console.css']) {

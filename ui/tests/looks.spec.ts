@@ -3,7 +3,7 @@
 
 import AxeBuilder from '@axe-core/playwright';
 import { expect, test } from '@playwright/test';
-import { fleet, mock, pastRun, releases, rollout, watch } from './mock.ts';
+import { beaconCheck, delivery, doctorCheck, fleet, mock, pastRun, releases, rollout, watch } from './mock.ts';
 
 const hosts = fleet(60);
 const groups = [
@@ -35,6 +35,9 @@ const rollouts = [
   rollout(2, hosts, { release: 1, version: '1.0', state: 'done', reason: null }),
 ];
 
+const deliveries = [delivery(2, hosts), delivery(1, hosts, { state: 'done', files: [{ name: 'motd', size_bytes: 411 }], into: '' })];
+const checks = [beaconCheck(5, hosts), doctorCheck(4, hosts)];
+
 const PAGES: [name: string, path: string, title: string][] = [
   ['overview', 'overview', 'Overview'],
   ['hosts', 'hosts', 'Hosts'],
@@ -47,6 +50,10 @@ const PAGES: [name: string, path: string, title: string][] = [
   ['compare', 'runs/compare?a=7&b=8', 'Two runs compared'],
   ['rollouts', 'rollouts', 'Rollouts'],
   ['rollout', 'rollouts/3', 'app 1.1'],
+  ['files', 'files', 'Files'],
+  ['delivery', 'files/2', 'Delivery 2'],
+  ['doctor', 'doctor/4', 'Doctor'],
+  ['beacons', 'beacons/5', 'Beacons'],
   ['ask', 'ask?select=site%3Dkiel', 'Ask'],
   ['host', 'hosts/kiel-1', 'kiel-1'],
   ['audit', 'audit', 'Audit'],
@@ -61,7 +68,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
 
       for (const [name, path, title] of PAGES) {
         test(name, async ({ page }) => {
-          await mock(page, { hosts, groups, audit, answers, releases, rollouts, runs: [under, pastRun(8, 0.8), pastRun(7)] });
+          await mock(page, { hosts, groups, audit, answers, releases, rollouts, deliveries, checks, runs: [under, pastRun(8, 0.8), pastRun(7)] });
           await page.goto(`/#/${path}`);
           await expect(page.getByRole('heading', { level: 1, name: title })).toBeVisible();
           await expect(page.getByText('Loading…')).toHaveCount(0);
@@ -73,6 +80,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
           }
           if (name === 'new-run') await expect(page.locator('[data-plan=current]')).toBeVisible();
           if (name === 'host') await expect(page.locator('.plot canvas')).toBeVisible();
+          if (name === 'beacons') await page.getByRole('gridcell', { name: /^kiel-1 hears bonn-1:/ }).click();
           if (name === 'hosts') {
             await page.getByRole('row', { name: 'graz-2' }).click();
             await page.getByRole('row', { name: 'graz-3' }).click();

@@ -1,9 +1,10 @@
 // A fleet that is not there: the API answered by the tests.
 
 import type { Page } from '@playwright/test';
-import type { Answer, AuditEntry, Group, Host, Me, Release, Rollout, Run } from '../src/lib/types.ts';
+import type { Answer, AuditEntry, Check, Delivery, Group, Host, Me, Release, Rollout, Run } from '../src/lib/types.ts';
 
-const now = Date.now();
+/** The time of day in a fleet that is not there. Pictures of it stay the same. */
+export const now = Date.UTC(2026, 10, 30, 9);
 
 export function fleet(many: number): Host[] {
   const sites = ['kiel', 'bonn', 'lyon', 'oslo', 'graz', 'pisa'];
@@ -59,6 +60,8 @@ export interface Mocked {
   answers?: Answer[];
   releases?: Release[];
   rollouts?: Rollout[];
+  deliveries?: Delivery[];
+  checks?: Check[];
   me?: Me;
 }
 
@@ -108,6 +111,12 @@ export async function mock(page: Page, of: Mocked) {
     const rollout = /^\/api\/rollouts(?:\/(\d+))?/.exec(url.pathname);
     if (rollout?.[1]) return json(of.rollouts?.find((other) => other.id === Number(rollout[1])));
     if (rollout) return json(route.request().method() === 'POST' ? of.rollouts?.[0] : (of.rollouts ?? []).map((other) => ({ ...other, hosts: [], sent: [] })));
+    const delivery = /^\/api\/deliveries\/(\d+)/.exec(url.pathname)?.[1];
+    if (delivery) return json(of.deliveries?.find((other) => other.id === Number(delivery)));
+    if (url.pathname === '/api/deliveries') return json(route.request().method() === 'POST' ? of.deliveries?.[0] : (of.deliveries ?? []).map((other) => ({ ...other, hosts: [] })));
+    const check = /^\/api\/checks\/(\d+)/.exec(url.pathname)?.[1];
+    if (check) return json(of.checks?.find((other) => other.id === Number(check)));
+    if (url.pathname === '/api/checks') return json((of.checks ?? []).map((other) => ({ ...other, hosts: [], pairs: [] })));
     if (url.pathname === '/api/audit') return json(of.audit ?? []);
     return route.fulfill({ status: 404, json: { error: 'there is no such thing' } });
   });
@@ -164,5 +173,62 @@ export function rollout(id: number, hosts: Host[], of: Partial<Rollout> = {}): R
       return { host: host.name, ring: index < 2 ? 1 : 2, state, reason };
     }),
     ...of,
+  };
+}
+
+/** Files on their way to hosts: some have them, some are at it, and each other state is there. */
+export function delivery(id: number, hosts: Host[], of: Partial<Delivery> = {}): Delivery {
+  const files = [{ name: 'north.tar', size_bytes: 48 * 2 ** 20 }, { name: 'legend.txt', size_bytes: 2311 }];
+  const size = files.reduce((sum, file) => sum + file.size_bytes, 0);
+  return {
+    id, select: 'site=kiel, site=oslo', who: 'admin', into: 'maps', files, state: 'running', reason: null,
+    ordered_ms: now - 21_000, ended_ms: null, sent_bytes: 31e6, unicast_bytes: 0,
+    hosts: hosts.slice(0, 20).map((host, index) => {
+      const state = !host.is_here ? 'away' : index === 3 ? 'refused' : index === 7 ? 'failed' : index < 6 ? 'done' : 'working';
+      const reasons: Record<string, string> = {
+        away: 'it is away: deliver again when it is here', failed: 'the disk has 1048576 bytes of room, and the files need 50333959',
+        refused: 'it does not permit it: set `receive = true` below [may] in its agent.toml',
+      };
+      return { host: host.name, state, reason: reasons[state] ?? null, bytes: state === 'done' ? size : state === 'working' ? Math.floor((size * (index + 3)) / 26) : 0 };
+    }),
+    ...of,
+  };
+}
+
+/** What doctors have found at hosts. */
+export function doctorCheck(id: number, hosts: Host[]): Check {
+  const querier = {
+    kind: 'no-querier', level: 'problem' as const, seen: 'nobody asks for listeners on eth0',
+    todo: 'turn an IGMP and MLD querier on at a switch or router of this LAN',
+  };
+  const limit = { kind: 'small-limit', level: 'remark' as const, seen: 'net.core.rmem_max is 212992', todo: 'set net.core.rmem_max to 8388608 or more' };
+  return {
+    id, kind: 'doctor', select: 'site=kiel, site=oslo', who: 'admin', asked_ms: now - 60_000, seconds: 10, group: null, is_over: true, pairs: [],
+    hosts: hosts.slice(0, 16).map((host, index) => ({
+      host: host.name, is_over: true, failure: host.is_here ? null : 'the host is away',
+      findings: !host.is_here ? [] : [...(index % 6 === 3 ? [querier] : []), ...(index % 2 ? [limit] : [])],
+    })),
+  };
+}
+
+/** Who hears whom: one host hears nobody beyond its site, one link loses packets, and one host has told nothing. */
+export function beaconCheck(id: number, hosts: Host[], many = 14): Check {
+  const names = hosts.slice(0, many).map((host) => host.name);
+  const pairs = names.flatMap((to, row) =>
+    names.flatMap((from, column) => {
+      if (from === to) return [];
+      const state = row === 5 ? 'unknown' : row === 8 && column % 6 !== 2 ? 'silent' : column === 3 && row % 2 === 0 ? 'lossy' : 'well';
+      const isHeard = state === 'well' || state === 'lossy';
+      const near = row % 6 === column % 6;
+      return [{
+        from, to, state: state as 'well' | 'lossy' | 'silent' | 'unknown', loss: state === 'lossy' ? 0.12 : state === 'silent' ? 1 : state === 'well' ? 0 : null,
+        delay_ms: isHeard ? (near ? 0.31 : 7 + ((row * 7 + column * 3) % 9)) : null, uncertainty_ms: isHeard ? 0.24 : null,
+        hops: isHeard ? (near ? 0 : 3) : null, duplicates: 0,
+      }];
+    }),
+  );
+  return {
+    id, kind: 'beacon', select: 'all', who: 'admin', asked_ms: now - 30_000, seconds: 10, group: '[ff15::7465:1b2c:3d4e]:4247', is_over: true, pairs,
+    hosts: names.map((host, index) => ({ host, is_over: true, failure: index === 5 ? 'no interface is up' : null, findings: [] })),
   };
 }

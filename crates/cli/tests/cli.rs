@@ -27,6 +27,8 @@ mod feed_folder;
 mod feed_ldm;
 mod feed_relay;
 mod fleet;
+mod fleet_checks;
+mod fleet_files;
 mod flood;
 mod full_disk;
 mod hostile;

@@ -11,10 +11,10 @@ use crate::{
 };
 
 /// The words by which all commands of a test find its manager.
-const MANAGER: &str = "--manager-state m";
+pub const MANAGER: &str = "--manager-state m";
 
 /// A manager, and what it has printed.
-fn manager(scratch: &Scratch, mut command: Command) -> (Guarded, String) {
+pub fn manager(scratch: &Scratch, mut command: Command) -> (Guarded, String) {
     let output = fs::File::create(scratch.path("manager")).unwrap();
     let manager = command.stdout(output).spawn_guarded();
     wait_until("the manager is ready", || scratch.has_told("manager", "ready"));
@@ -29,7 +29,7 @@ fn local_manager(scratch: &Scratch) -> (Guarded, String) {
 }
 
 /// Starts an agent, and waits until it is connected.
-fn agent(scratch: &Scratch, mut command: Command, name: &str) -> Guarded {
+pub fn agent(scratch: &Scratch, mut command: Command, name: &str) -> Guarded {
     let output = fs::File::create(scratch.path(&format!("{name}.out"))).unwrap();
     let agent = command.stdout(output).spawn_guarded();
     wait_until("the agent is connected", || scratch.has_told(&format!("{name}.out"), "connected"));

@@ -5,22 +5,33 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use http_body_util::{BodyExt, Full};
-use hyper::{Method, Request, body::Bytes, client::conn::http1, header};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::{
+    Method, Request,
+    body::{Body, Bytes, Frame},
+    client::conn::http1,
+    header,
+};
 use hyper_util::rt::TokioIo;
 use serde::{Serialize, de::DeserializeOwned};
 use thiserror::Error;
-use tokio::net::TcpStream;
+use tokio::{fs::File, io::AsyncReadExt, net::TcpStream};
 use treecast_host::text;
 
 pub use crate::manager::Access;
 
 /// The most bytes of an answer: the results of a long experiment are the longest.
 const MAX_ANSWER_LEN: usize = 1 << 30;
+/// The bytes of a file that are sent at a time.
+const PIECE_LEN: usize = 64 << 10;
 
 /// A way to the API of a manager.
 #[derive(Debug, Clone)]
-pub struct Client(Access);
+pub struct Client {
+    access: Access,
+    /// Whether the manager is one of this host, which can read the files that a user names.
+    is_local: bool,
+}
 
 /// The reason why a manager does not do what it is asked.
 #[derive(Debug, Error)]
@@ -50,7 +61,7 @@ impl Client {
         let path = state.join("access.json");
         match text::read_private(&path, 64 << 10) {
             Ok(text) => serde_json::from_str(&text)
-                .map(Self)
+                .map(|access| Self { access, is_local: true })
                 .map_err(|error| ClientError::File { path, source: io::Error::other(error) }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ClientError::None(path)),
             Err(source) => Err(ClientError::File { path, source }),
@@ -59,7 +70,12 @@ impl Client {
 
     /// Takes an address, as `HOST:PORT`, and a token.
     pub fn new(api: String, token: String) -> Self {
-        Self(Access { api, token })
+        Self { access: Access { api, token }, is_local: false }
+    }
+
+    /// Whether the manager's state is in a folder of this host.
+    pub fn is_local(&self) -> bool {
+        self.is_local
     }
 
     /// Gets something.
@@ -104,7 +120,27 @@ impl Client {
 
     /// Returns the address of the API.
     pub fn api(&self) -> &str {
-        &self.0.api
+        &self.access.api
+    }
+
+    /// Sends a file as it is, and gets the answer.
+    ///
+    /// # Errors
+    /// If the file cannot be read, the manager is not reached, or it refuses.
+    pub async fn upload<T: DeserializeOwned>(&self, path: &str, file: &Path) -> Result<T, ClientError> {
+        let failed = |source| ClientError::File { path: file.to_owned(), source };
+        let opened = File::open(file).await.map_err(failed)?;
+        let size = opened.metadata().await.map_err(failed)?.len();
+        // What is added to the file meanwhile is not sent.
+        let pieces = futures_util::stream::try_unfold(opened.take(size), |mut left| async {
+            let mut piece = vec![0; PIECE_LEN];
+            let read = left.read(&mut piece).await?;
+            piece.truncate(read);
+            Ok::<_, io::Error>((read > 0).then(|| (Frame::data(Bytes::from(piece)), left)))
+        });
+        let request = Request::builder().method(Method::PUT).uri(path).header(header::CONTENT_LENGTH, size);
+        let bytes = self.ask(request, Box::pin(StreamBody::new(pieces))).await?;
+        serde_json::from_slice(&bytes).map_err(|error| self.broken(error))
     }
 
     /// Removes something.
@@ -132,20 +168,27 @@ impl Client {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<Bytes, ClientError> {
-        let Access { api, token } = &self.0;
+        let text = body.map(|body| serde_json::to_vec(body).unwrap_or_default()).unwrap_or_default();
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        self.ask(request, Full::new(Bytes::from(text))).await
+    }
+
+    async fn ask<B>(&self, request: hyper::http::request::Builder, body: B) -> Result<Bytes, ClientError>
+    where
+        B: Body<Data = Bytes> + Unpin + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Access { api, token } = &self.access;
         let unreached = |source| ClientError::Unreached { api: api.clone(), source };
         let stream = TcpStream::connect(api.as_str()).await.map_err(unreached)?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(error))?;
         let connection = tokio::spawn(connection);
-        let text = body.map(|body| serde_json::to_vec(body).unwrap_or_default()).unwrap_or_default();
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
+        let request = request
             .header(header::HOST, api)
             .header(header::AUTHORIZATION, format!("Bearer {token}"))
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(text)))
+            .body(body)
             .map_err(|error| self.broken(error))?;
         let response = sender.send_request(request).await.map_err(|error| self.broken(error))?;
         let status = response.status();
@@ -159,7 +202,7 @@ impl Client {
     }
 
     fn broken(&self, error: impl ToString) -> ClientError {
-        ClientError::Broken { api: self.0.api.clone(), what: error.to_string() }
+        ClientError::Broken { api: self.access.api.clone(), what: error.to_string() }
     }
 }
 

@@ -161,6 +161,40 @@ pub enum Work {
     GoBack { name: String },
     /// End the sampling of an earlier order, and tell all samples.
     StopSampling { order: u64 },
+    /// Make ready for files. Tells the folder to receive them, or null where all are there.
+    MakeReady { delivery: Delivery },
+    /// Compare files that came, and move those that are whole to where the host wants them. Tells the others, as [`Lack`]s.
+    TakeIn { delivery: Delivery },
+    /// Delete what came of a delivery that was ended.
+    Forget { delivery: Delivery },
+}
+
+/// Files that somebody delivers to a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// The number of the delivery at its manager.
+    pub id: u64,
+    /// A folder below the one that the host names for files. Empty: that one.
+    #[serde(default)]
+    pub into: String,
+    pub files: Vec<Delivered>,
+}
+
+/// A file of a delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivered {
+    /// The path below the delivery's folder.
+    pub path: String,
+    pub size_bytes: u64,
+    /// The BLAKE3 hash in hexadecimal digits.
+    pub blake3: String,
+}
+
+/// A file that a host lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lack {
+    pub path: String,
+    pub why: String,
 }
 
 /// A program that is to be started.

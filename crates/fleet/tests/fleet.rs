@@ -4,3 +4,4 @@ mod faults;
 mod hosts;
 mod people;
 mod support;
+mod uploads;

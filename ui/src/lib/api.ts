@@ -1,8 +1,8 @@
 // Requests to the manager.
 
 import type {
-  Answer, Asked, AuditEntry, Code, Group, Host, Me, NewRollout, NewRun, Preview, Release, Rollout,
-  RolloutChange, Run,
+  Answer, Asked, AuditEntry, Check, Code, Delivery, Group, Host, Me, NewCheck, NewDelivery, NewRollout, NewRun,
+  Preview, Release, Rollout, RolloutChange, Run,
 } from './types.ts';
 
 /** An answer of the manager that refuses a request. `status` 0: no answer came. */
@@ -11,6 +11,8 @@ export class ApiError extends Error {
     super(message);
   }
 }
+
+const part = encodeURIComponent;
 
 type Heard = (error: ApiError | null) => void;
 let heard: Heard = () => {};
@@ -44,12 +46,33 @@ async function send<T>(method: string, path: string, body?: unknown, signal?: Ab
   return response.status === 204 ? (undefined as T) : ((await response.json()) as T);
 }
 
+/** Uploads a file as it is. `progress` is told how many bytes have left. */
+export function upload(to: string, file: File, progress: (bytes: number) => void): Promise<void> {
+  // `fetch` does not tell how far an upload is.
+  const request = new XMLHttpRequest();
+  return new Promise((done, fail) => {
+    request.open('PUT', `/api/uploads/${part(to)}/${part(file.name)}`);
+    request.setRequestHeader('x-treecast', '1');
+    request.upload.onprogress = (event) => progress(event.loaded);
+    request.onerror = () => fail(tell(new ApiError(0, 'the manager does not answer')));
+    request.onload = () => {
+      if (request.status >= 200 && request.status < 300) return done();
+      let error = `the manager answers with status ${request.status}`;
+      try {
+        error = (JSON.parse(request.responseText) as { error: string }).error;
+      } catch {
+        // A proxy may answer with a page of its own.
+      }
+      fail(tell(new ApiError(request.status, error)));
+    };
+    request.send(file);
+  });
+}
+
 function tell(error: ApiError) {
   heard(error);
   return error;
 }
-
-const part = encodeURIComponent;
 
 export const api = {
   me: () => send<Me>('GET', '/api/me'),
@@ -78,6 +101,15 @@ export const api = {
   rollout: (id: number) => send<Rollout>('GET', `/api/rollouts/${id}`),
   rollOut: (rollout: NewRollout) => send<Rollout>('POST', '/api/rollouts', rollout),
   changeRollout: (id: number, change: RolloutChange) => send<Rollout>('POST', `/api/rollouts/${id}/${change}`),
+  deliveries: () => send<Delivery[]>('GET', '/api/deliveries'),
+  delivery: (id: number) => send<Delivery>('GET', `/api/deliveries/${id}`),
+  deliver: (delivery: NewDelivery) => send<Delivery>('POST', '/api/deliveries', delivery),
+  abortDelivery: (id: number) => send<Delivery>('POST', `/api/deliveries/${id}/abort`),
+  beginUpload: () => send<{ upload: string }>('POST', '/api/uploads'),
+  forgetUpload: (name: string) => send<void>('DELETE', `/api/uploads/${part(name)}`),
+  checks: () => send<Check[]>('GET', '/api/checks'),
+  check: (id: number) => send<Check>('GET', `/api/checks/${id}`),
+  beginCheck: (check: NewCheck) => send<Check>('POST', '/api/checks', check),
   audit: (latest: number) => send<AuditEntry[]>('GET', `/api/audit?latest=${latest}`),
 };
 

@@ -3,7 +3,7 @@
 import { api, onOutcome } from './api.ts';
 import { notices } from './notices.svelte.ts';
 import { paced } from './paced.ts';
-import type { Change, Group, Host, Me, Release, Role, Rollout, Run } from './types.ts';
+import type { Change, Delivery, Group, Host, Me, Release, Role, Rollout, Run } from './types.ts';
 
 /** The time between two requests for rates, in milliseconds. Large fleets are asked less often. */
 const RATES_EVERY_MS = 2_000;
@@ -46,6 +46,7 @@ class Live {
   runs = new Fetched<Run>(() => api.runs());
   releases = new Fetched<Release>(() => api.releases());
   rollouts = new Fetched<Rollout>(() => api.rollouts());
+  deliveries = new Fetched<Delivery>(() => api.deliveries());
   #source: EventSource | null = null;
   /** States of hosts that have changed, by the number of the host. */
   #states = new Map<number, boolean>();
@@ -110,6 +111,7 @@ class Live {
     this.runs.refreshSoon();
     this.releases.refreshSoon();
     this.rollouts.refreshSoon();
+    this.deliveries.refreshSoon();
   }
 
   #listen() {
@@ -150,7 +152,7 @@ class Live {
     this.#source?.close();
     this.#source = null;
     this.isLost = false;
-    for (const list of [this.hosts, this.groups, this.runs, this.releases, this.rollouts]) list.forget();
+    for (const list of [this.hosts, this.groups, this.runs, this.releases, this.rollouts, this.deliveries]) list.forget();
     if (this.me) notices.say('You are logged out.');
     this.me = null;
   }
@@ -165,6 +167,8 @@ class Live {
       this.runs.refreshSoon();
     } else if (change.changed === 'rollout') {
       this.rollouts.refreshSoon();
+    } else if (change.changed === 'delivery') {
+      this.deliveries.refreshSoon();
     } else if (change.changed === 'groups') {
       this.hosts.refreshSoon();
       this.groups.refreshSoon();

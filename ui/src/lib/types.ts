@@ -216,5 +216,85 @@ export interface Rollout {
 /** `groups`: groups or tags, by which selections may select others now. */
 export type Change =
   | { changed: 'host'; id: number; is_here: boolean }
-  | { changed: 'run' | 'rollout'; id: number }
+  | { changed: 'run' | 'rollout' | 'delivery'; id: number }
   | { changed: 'groups' | 'all' };
+
+export interface NewDelivery {
+  select: string;
+  /** Files of the manager's host. */
+  paths?: string[];
+  /** An upload, by its name. */
+  upload?: string;
+  /** A folder below the one that each host names for files. */
+  into: string;
+}
+
+export type DeliveryState = 'running' | 'done' | 'aborted' | 'failed';
+export type ReceiverState = 'working' | 'done' | 'failed' | 'away' | 'refused' | 'aborted';
+
+export interface Delivery {
+  id: number;
+  select: string;
+  who: string;
+  into: string;
+  files: { name: string; size_bytes: number }[];
+  state: DeliveryState;
+  reason: string | null;
+  ordered_ms: number;
+  ended_ms: number | null;
+  sent_bytes: number;
+  unicast_bytes: number;
+  hosts: { host: string; state: ReceiverState; reason: string | null; bytes: number }[];
+}
+
+export type CheckKind = 'doctor' | 'beacon';
+
+export interface NewCheck {
+  kind: CheckKind;
+  select: string;
+  /** How long beacons run. */
+  seconds?: number;
+}
+
+export interface Finding {
+  kind: string;
+  level: 'problem' | 'remark';
+  seen: string;
+  todo: string;
+}
+
+export interface CheckedHost {
+  host: string;
+  is_over: boolean;
+  failure: string | null;
+  findings: Finding[];
+}
+
+export type PairState = 'well' | 'lossy' | 'silent' | 'unknown';
+
+/** What one host hears of another. */
+export interface Pair {
+  from: string;
+  to: string;
+  state: PairState;
+  /** The share of packets that were lost. */
+  loss: number | null;
+  /** The time from sending to arrival, corrected by both clocks, and the largest error of that. */
+  delay_ms: number | null;
+  uncertainty_ms: number | null;
+  hops: number | null;
+  duplicates: number;
+}
+
+export interface Check {
+  id: number;
+  kind: CheckKind;
+  select: string;
+  who: string;
+  asked_ms: number;
+  seconds: number;
+  group: string | null;
+  is_over: boolean;
+  hosts: CheckedHost[];
+  pairs: Pair[];
+}

@@ -4,6 +4,7 @@ mod figures;
 mod table;
 
 use std::{
+    borrow::Cow,
     net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
@@ -59,6 +60,9 @@ pub struct Args {
     /// One JSON object a line: changes, and the matrix
     #[arg(long)]
     json: bool,
+    /// Tell only what this beacon hears itself. With --json, and without changes
+    #[arg(long, requires = "json")]
+    own: bool,
     /// The time between two matrices. With --json, from 1s on
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = arguments::duration, allow_hyphen_values = true)]
     matrix_every: Duration,
@@ -100,6 +104,7 @@ struct View {
     lines: Option<Lines>,
     bar: ProgressBar,
     every: Duration,
+    is_own: bool,
     shown: Option<Instant>,
     started: Instant,
 }
@@ -131,6 +136,7 @@ impl View {
             bar: output::waiting_bar(args.json, "waiting for other beacons"),
             lines,
             every: args.matrix_every,
+            is_own: args.own,
             shown: None,
             started: Instant::now(),
         };
@@ -141,11 +147,12 @@ impl View {
     fn show(&mut self, news: News<'_>) {
         match news {
             News::Ready => {}
+            News::Change(_) if self.is_own => {}
             News::Change(change) => self.change(change),
             News::Matrix(matrix) if self.lines.is_some() => {
                 if self.shown.is_none_or(|at| at.elapsed() >= self.every) {
                     self.shown = Some(Instant::now());
-                    self.add(&Event::Matrix { seconds: self.seconds(), matrix });
+                    self.add(&Event::Matrix { seconds: self.seconds(), matrix: &self.told(matrix) });
                 }
             }
             News::Matrix(matrix) => self.bar.set_message(table::text(matrix)),
@@ -169,11 +176,22 @@ impl View {
 
     fn end(&mut self, matrix: &Matrix) {
         self.bar.finish_and_clear();
-        let event = Event::Matrix { seconds: self.seconds(), matrix };
+        let told = self.told(matrix);
+        let event = Event::Matrix { seconds: self.seconds(), matrix: &told };
         match &mut self.lines {
             Some(lines) => lines.end(&event),
             None => say!("{}", table::text(matrix)),
         }
+    }
+
+    /// Returns the part of a matrix that is told.
+    fn told<'m>(&self, matrix: &'m Matrix) -> Cow<'m, Matrix> {
+        if !self.is_own {
+            return Cow::Borrowed(matrix);
+        }
+        let own = &matrix.beacons[0].name;
+        let seen = matrix.seen.iter().filter(|seen| seen.to == *own).cloned().collect();
+        Cow::Owned(Matrix { seen, ..matrix.clone() })
     }
 
     fn seconds(&self) -> f64 {

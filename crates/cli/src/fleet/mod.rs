@@ -2,6 +2,8 @@
 
 mod agent;
 mod asked;
+mod check;
+mod files;
 mod manager;
 mod rollout;
 mod run;
@@ -86,6 +88,20 @@ enum Command {
     Ask(asked::Args),
     /// Ask many hosts one thing after the other, as a file says
     Batch(asked::BatchArgs),
+    /// Have hosts look for what hinders multicast there
+    ///
+    /// Exit code 3: a host has a problem, or told nothing.
+    Doctor(check::DoctorArgs),
+    /// Have hosts send to a group, and show which hears which
+    ///
+    /// Exit code 3: a host does not hear another one, loses 5 % of its packets or more, or told nothing.
+    Beacon(check::BeaconArgs),
+    /// Deliver files to hosts by one session
+    ///
+    /// Each host compares what came, and moves it to the folder that its agent.toml names for files. Exit code 3: a host lacks some.
+    Files(files::Args),
+    /// List deliveries of files, or show or end one
+    Deliveries(files::DeliveriesArgs),
     /// Sign, list or withdraw releases
     Release(rollout::ReleaseArgs),
     /// Roll a release out ring by ring
@@ -148,6 +164,9 @@ pub fn run(args: Args) -> Outcome {
     match args.command {
         Command::Ask(asked) => return asked::run(&client, &asked, args.json),
         Command::Batch(batch) => return asked::batch(&client, &batch, args.json),
+        Command::Doctor(doctor) => return check::doctor(&client, &doctor, args.json),
+        Command::Beacon(beacon) => return check::beacon(&client, &beacon, args.json),
+        Command::Files(files) => return files::run(&client, &files, args.json),
         Command::Verify(verified) => return rollout::verify(&client, &verified, args.json),
         command => answer(&client, command, args.json)?,
     }
@@ -185,7 +204,13 @@ fn answer(client: &Client, command: Command, json: bool) -> Result<(), Box<dyn s
         Command::Groups(GroupsArgs { command: Some(GroupsCommand::Remove { name }) }) => {
             delete(client, &format!("/api/groups/{}", escaped(&name)))?;
         }
-        Command::Ask(_) | Command::Batch(_) | Command::Verify(_) => {}
+        Command::Ask(_)
+        | Command::Batch(_)
+        | Command::Doctor(_)
+        | Command::Beacon(_)
+        | Command::Files(_)
+        | Command::Verify(_) => {}
+        Command::Deliveries(args) => files::deliveries(client, &args, json)?,
         Command::Release(args) => rollout::release(client, args, json)?,
         Command::Rollout(args) => rollout::rollout(client, args, json)?,
         Command::Runs => {

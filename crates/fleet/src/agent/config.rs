@@ -10,7 +10,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use treecast_host::{quantity::Size, text};
 
-use super::releases::Habits;
+use super::{deliveries::Reception, releases::Habits};
 use crate::permits::Permits;
 
 /// Where the configuration is looked for when no file is named.
@@ -29,6 +29,7 @@ pub struct Config {
     /// The most bytes of reports that wait on the disk for the manager.
     pub spool: Size,
     pub may: Permits,
+    pub receive: Reception,
     pub roll_out: Habits,
     pub tags: BTreeMap<String, String>,
 }
@@ -40,6 +41,7 @@ impl Default for Config {
             proxy: None,
             spool: Size(64 << 20),
             may: Permits::default(),
+            receive: Reception::default(),
             roll_out: Habits::default(),
             tags: BTreeMap::new(),
         }
@@ -84,6 +86,9 @@ impl Config {
         }
         if config.spool.0 < 1 << 20 {
             return Err("spool: at least 1M, so that results have room".into());
+        }
+        if config.receive.folder.as_ref().is_some_and(|folder| !folder.is_absolute()) {
+            return Err("folder below [receive]: write a path that begins with /".into());
         }
         if config.proxy.as_ref().is_some_and(|proxy| !proxy.starts_with("http://")) {
             return Err(
@@ -149,6 +154,7 @@ mod tests {
             ("name = \"a b\"", "no name for a host"),
             ("proxy = \"socks5://x\"", "http://HOST:PORT"),
             ("[tags]\n\"a=b\" = \"c\"", "no name for a tag"),
+            ("[receive]\nfolder = \"in\"", "begins with /"),
         ] {
             let refused = Config::parse(text).unwrap_err();
             assert!(refused.contains(says), "{text}: {refused}");

@@ -6,10 +6,12 @@
 //!   worker   carries out orders
 //!     keeper   a process for each program, which outlives the agent
 //!     fetch    files from the manager
+//!     deliveries files for this host, which the host's own folder takes in
 //!   spool    what must not be forgotten
 //! ```
 
 pub mod config;
+pub mod deliveries;
 mod dial;
 mod fetch;
 pub mod joined;
@@ -33,6 +35,7 @@ use treecast_host::folder;
 
 pub use self::{config::Config, joined::Joined};
 use self::{
+    deliveries::Deliveries,
     dial::Dial,
     fetch::Fetcher,
     joined::JoinError,
@@ -87,6 +90,11 @@ impl Options {
     /// Returns the releases of this host.
     pub fn releases(&self) -> Releases<'_> {
         Releases { state: &self.state, habits: &self.config.roll_out }
+    }
+
+    /// Returns the files that somebody delivers to this host.
+    pub fn deliveries(&self) -> Deliveries<'_> {
+        Deliveries { state: &self.state, reception: &self.config.receive }
     }
 
     /// Returns the folder in which programs work, and out of which nothing leads that is only measured.

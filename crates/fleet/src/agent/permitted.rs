@@ -52,6 +52,9 @@ impl Check<'_> {
             Work::Stage { .. } | Work::Verify { .. } | Work::Activate { .. } | Work::GoBack { .. } => {
                 self.needs(self.permits.roll_out, "roll_out")
             }
+            Work::MakeReady { .. } | Work::TakeIn { .. } | Work::Forget { .. } => {
+                self.needs(self.permits.receive, "receive")
+            }
             Work::Sample { .. } => self.needs(self.permits.measure, "measure"),
             Work::Folder { name } => self.may_use_files().and_then(|()| check_name(name)),
             Work::Fetch { folder, name, .. } => {
@@ -86,10 +89,7 @@ impl Check<'_> {
         if let Some(folder) = &start.folder {
             check_name(folder)?;
         }
-        let begins = |grammar: &&Grammar| {
-            start.arguments.iter().zip(grammar.verb.split(' ')).all(|(word, verb)| word == verb)
-        };
-        let grammar = GRAMMARS.iter().filter(begins).find(|grammar| grammar.words() <= start.arguments.len());
+        let grammar = GRAMMARS.iter().find(|grammar| start.arguments.starts_with(&grammar.words()));
         let grammar = grammar.ok_or_else(|| {
             let verb = start.arguments.first().map_or("", String::as_str);
             format!("`treecast {verb}` is no measurement: set `run_commands = true` below [may] in agent.toml to permit it")
@@ -98,13 +98,13 @@ impl Check<'_> {
             "receive" => self.needs(self.permits.measure || self.permits.receive, "receive")?,
             _ => self.needs(self.permits.measure, "measure")?,
         }
-        grammar.check(&start.arguments[grammar.words()..], self.folder)
+        grammar.check(&start.arguments[grammar.words().len()..], self.folder)
     }
 }
 
 /// The options that a measurement may give to a command of treecast.
 struct Grammar {
-    /// The words with which the command begins, divided by a space.
+    /// The command, and the one below it if it has such.
     verb: &'static str,
     /// Options without a value.
     flags: &'static [&'static str],
@@ -112,8 +112,18 @@ struct Grammar {
     values: &'static [&'static str],
     /// Options with the path of a file or folder.
     paths: &'static [&'static str],
-    /// Whether a word that is no option is a path. A ticket is none.
-    are_words_paths: bool,
+    /// What a word is that is no option.
+    words: Words,
+}
+
+/// The meaning of words that are no options.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Words {
+    /// There are none.
+    None,
+    /// A ticket or addresses, which lead to no file.
+    Names,
+    Paths,
 }
 
 const GRAMMARS: &[Grammar] = &[
@@ -143,7 +153,7 @@ const GRAMMARS: &[Grammar] = &[
             "--wait-timeout",
         ],
         paths: &["--feed", "--local-groups"],
-        are_words_paths: true,
+        words: Words::Paths,
     },
     Grammar {
         verb: "load run",
@@ -161,9 +171,9 @@ const GRAMMARS: &[Grammar] = &[
             "--size",
         ],
         paths: &[],
-        are_words_paths: false,
+        words: Words::None,
     },
-    Grammar { verb: "lab traffic", flags: &[], values: &[], paths: &[], are_words_paths: true },
+    Grammar { verb: "lab traffic", flags: &[], values: &[], paths: &[], words: Words::None },
     Grammar {
         verb: "mead",
         flags: &[
@@ -190,28 +200,38 @@ const GRAMMARS: &[Grammar] = &[
             "--payload",
         ],
         paths: &[],
-        are_words_paths: false,
+        words: Words::Names,
     },
     Grammar {
         verb: "receive",
         flags: &["--json"],
         values: &["--name", "--interface", "--timeout"],
         paths: &["--into", "--local-groups"],
-        are_words_paths: false,
+        words: Words::Names,
     },
     Grammar {
         verb: "unicast",
         flags: &["--json"],
         values: &["--rate", "--congestion"],
         paths: &[],
-        are_words_paths: true,
+        words: Words::Paths,
     },
+    // Before the doctor's own command, whose first word is the same.
+    Grammar {
+        verb: "doctor beacon",
+        flags: &["--json", "--own"],
+        values: &["--group", "--interface", "--name", "--rate", "--seconds"],
+        paths: &[],
+        words: Words::None,
+    },
+    // Without hosts, it looks at this one alone, and listens to nobody.
+    Grammar { verb: "doctor", flags: &["--json"], values: &[], paths: &[], words: Words::None },
 ];
 
 impl Grammar {
-    /// The number of words with which the command begins.
-    fn words(&self) -> usize {
-        self.verb.split(' ').count()
+    /// Returns the words that an order begins with.
+    fn words(&self) -> Vec<String> {
+        self.verb.split(' ').map(str::to_owned).collect()
     }
 
     fn check(&self, arguments: &[String], folder: &Path) -> Result<(), String> {
@@ -222,8 +242,10 @@ impl Grammar {
                 None => (word.as_str(), None),
             };
             if !option.starts_with('-') {
-                if self.are_words_paths {
-                    self.check_word(word, folder)?;
+                match self.words {
+                    Words::None => return Err(self.refusal(word)),
+                    Words::Paths => self.check_word(word, folder)?,
+                    Words::Names => {}
                 }
                 continue;
             }
@@ -240,14 +262,18 @@ impl Grammar {
                     path => check_path(path, folder)?,
                 }
             } else {
-                return Err(format!(
-                    "`treecast {} {option}` is not permitted in a measurement: set `run_commands = true` below [may] in \
-                     agent.toml to permit it",
-                    self.verb
-                ));
+                return Err(self.refusal(option));
             }
         }
         Ok(())
+    }
+
+    fn refusal(&self, word: &str) -> String {
+        format!(
+            "`treecast {} {word}` is not permitted in a measurement: set `run_commands = true` below [may] in agent.toml to \
+             permit it",
+            self.verb
+        )
     }
 
     /// `treecast unicast` has words and an address beside its path.
@@ -304,7 +330,15 @@ mod tests {
         assert_eq!(treecast(&format!("receive --json --name c1 --into {inside} treecast2.abc")), Ok(()));
         assert_eq!(treecast(&format!("send --json --rate 3M --fec=auto {inside}/file")), Ok(()));
         assert_eq!(treecast(&format!("unicast --json server tcp {inside} [::1]:4242")), Ok(()));
+        assert_eq!(treecast("doctor --json"), Ok(()));
+        let beacon = "doctor beacon --json --own --group [ff15::1]:4247 --name a --rate 10 --seconds 5 --interface eth0";
+        assert_eq!(treecast(beacon), Ok(()));
         for (words, says) in [
+            ("doctor listen".into(), "`treecast doctor listen` is not permitted"),
+            ("doctor 192.0.2.1".into(), "`treecast doctor 192.0.2.1` is not permitted"),
+            ("doctor beacon --key /etc/shadow".into(), "--key` is not permitted"),
+            ("doctor beacon --metrics [::]:80".into(), "--metrics` is not permitted"),
+            ("doctor trace ff15::1".into(), "trace` is not permitted"),
             (format!("receive --exec id --into {inside} t"), "--exec` is not permitted"),
             ("receive --into /etc t".into(), "/etc is outside"),
             (format!("receive --into {FOLDER}/../.. t"), "is outside"),
@@ -313,7 +347,7 @@ mod tests {
             ("unicast client tcp /etc/passwd [::1]:1".into(), "/etc/passwd is outside"),
             ("lab run x".into(), "`treecast lab` is no measurement"),
             ("lab".into(), "`treecast lab` is no measurement"),
-            ("lab traffic /etc".into(), "/etc is outside"),
+            ("lab traffic /etc".into(), "`treecast lab traffic /etc` is not permitted"),
             ("load run --save x".into(), "--save` is not permitted"),
             ("send --feed /etc/passwd".into(), "/etc/passwd is outside"),
             ("".into(), "is no measurement"),

@@ -138,6 +138,9 @@ impl Worker {
             Work::Stage { .. } | Work::Verify { .. } | Work::Activate { .. } | Work::GoBack { .. } => {
                 self.roll_out(number, order.work);
             }
+            Work::MakeReady { .. } | Work::TakeIn { .. } | Work::Forget { .. } => {
+                self.deliver(number, order.work);
+            }
             Work::Listening { transport, port } => {
                 let is_bound = treecast_experiment::site::is_bound(&transport, port);
                 self.done(number, json!(is_bound));
@@ -172,6 +175,26 @@ impl Worker {
             }),
             _ => {}
         }
+    }
+
+    /// Carries out work on files that somebody delivers.
+    fn deliver(self: &Arc<Self>, number: u64, work: Work) {
+        let worker = Arc::clone(self);
+        tokio::task::spawn_blocking(move || {
+            let deliveries = worker.options.deliveries();
+            let is_used = |folder: &Path| worker.uses(folder);
+            let done = match work {
+                Work::MakeReady { delivery } => {
+                    deliveries.make_ready(&delivery, &is_used).map(|folder| json!(folder))
+                }
+                Work::TakeIn { delivery } => {
+                    deliveries.take_in(&delivery, &is_used).map(|lacks| json!(lacks))
+                }
+                Work::Forget { delivery } => deliveries.forget(&delivery, &is_used).map(|()| json!(true)),
+                _ => return,
+            };
+            worker.answer(number, done.map_err(io::Error::other));
+        });
     }
 
     /// Changes the active version of a release. When the agent ends meanwhile, it is not done again: the host's facts say which version

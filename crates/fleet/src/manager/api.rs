@@ -77,10 +77,12 @@ pub enum Denied {
     /// What was asked is wrong, in one line.
     Bad(String),
     Missing(String),
+    /// More was sent than is taken.
+    TooLarge(String),
     Failed(String),
 }
 
-type Answered<T> = Result<Json<T>, Denied>;
+pub type Answered<T> = Result<Json<T>, Denied>;
 
 impl Api {
     pub fn new(
@@ -113,10 +115,9 @@ impl Api {
         self.0.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what serves requests.
-    pub fn router(self) -> Router {
-        Router::new()
-            .route("/login", get(log_in))
+    /// Returns what serves requests. `more` serves those that are not here.
+    pub fn router(self, more: Router<Api>) -> Router {
+        more.route("/login", get(log_in))
             .route("/api/login", post(log_in_with_token))
             .route("/api/logout", post(log_out))
             .route("/api/links", post(make_link))
@@ -174,10 +175,15 @@ impl FromRequestParts<Api> for Caller {
 
 impl Api {
     /// Refuses what somebody may not do, and writes down who did or tried what.
-    async fn permit(&self, caller: &Caller, least: Role, what: &str, about: &str) -> Result<(), Denied> {
+    pub async fn permit(&self, caller: &Caller, least: Role, what: &str, about: &str) -> Result<(), Denied> {
         let is_refused = caller.role < least;
         self.0.hub.audit(&caller.name, what, about, is_refused).await?;
         if is_refused { Err(Denied::Role(least)) } else { Ok(()) }
+    }
+
+    /// Writes down that something was refused which somebody may do otherwise.
+    pub async fn note_refusal(&self, caller: &Caller, what: &str, why: &str) -> Result<(), Denied> {
+        Ok(self.0.hub.audit(&caller.name, what, why, true).await?)
     }
 }
 
@@ -680,6 +686,7 @@ impl IntoResponse for Denied {
             Self::Foreign => (StatusCode::FORBIDDEN, "the header x-treecast is missing".into()),
             Self::Bad(what) => (StatusCode::BAD_REQUEST, what),
             Self::Missing(what) => (StatusCode::NOT_FOUND, what),
+            Self::TooLarge(what) => (StatusCode::PAYLOAD_TOO_LARGE, what),
             Self::Failed(what) => (StatusCode::INTERNAL_SERVER_ERROR, what),
         };
         (status, Json(serde_json::json!({ "error": error }))).into_response()
@@ -716,6 +723,7 @@ impl From<RolloutError> for Denied {
             RolloutError::Hub(error) => error.into(),
             RolloutError::Store(error) => error.into(),
             RolloutError::Missing(what) => Self::Missing(what),
+            RolloutError::Session(error) => Self::Failed(error.to_string()),
             RolloutError::Release(_) | RolloutError::Wrong(_) | RolloutError::File(_) => {
                 Self::Bad(error.to_string())
             }

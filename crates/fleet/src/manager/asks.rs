@@ -42,7 +42,21 @@ pub async fn ask(
     hosts: &[Host],
     work: &Work,
 ) -> Result<i64, HubError> {
-    let (who, selection, text, now_ms) = (who.to_owned(), selection.to_owned(), text_of(work), now_ms());
+    ask_each(hub, who, (selection, text_of(work)), hosts, |_| work.clone()).await
+}
+
+/// Asks each host something of its own. `text` says what, for those who look at the question later.
+///
+/// # Errors
+/// If the database fails.
+pub async fn ask_each(
+    hub: &Hub,
+    who: &str,
+    (selection, text): (&str, String),
+    hosts: &[Host],
+    work_of: impl Fn(&Host) -> Work,
+) -> Result<i64, HubError> {
+    let (who, selection, now_ms) = (who.to_owned(), selection.to_owned(), now_ms());
     let ask = hub
         .store
         .with(move |of| {
@@ -53,7 +67,7 @@ pub async fn ask(
         .await?;
     let order = |host: &Host| {
         let (id, is_here) = (host.id, host.is_here);
-        let work = work.clone();
+        let work = work_of(host);
         async move {
             let number = match is_here {
                 true => Some(hub.order(id, work).await?),

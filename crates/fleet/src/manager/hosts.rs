@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use treecast_driver::security::PublicKey;
 
 use crate::{
@@ -56,7 +56,7 @@ pub struct Rates {
 }
 
 /// The error of a host's time of day.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ClockError {
     pub ahead_ms: f64,
     pub uncertainty_ms: f64,

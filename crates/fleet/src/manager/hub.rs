@@ -109,6 +109,9 @@ pub enum Change {
     Rollout {
         id: i64,
     },
+    Delivery {
+        id: i64,
+    },
     /// Groups, or tags, by which selections may select others now.
     Groups,
 }

@@ -8,21 +8,31 @@
 //! api        HTTP for people and programs: whatever the console and `treecast fleet` do
 //!   access   roles, tokens, logins
 //!   asks     one question to many hosts
+//!     checks   the doctor's findings at hosts, and which host hears which
 //!   runs     experiments over the fleet
 //!   rollouts releases that go to hosts ring by ring
+//!   deliveries files that go to many hosts
+//!     uploads files that wait for their delivery
+//!     session one session, by which files go to many hosts at once
 //! ```
 
 pub mod access;
 mod agents;
 mod api;
 mod asks;
+mod check_api;
+mod checks;
 mod console;
+mod deliveries;
+mod delivery_api;
 mod hosts;
 mod hub;
 mod rollouts;
 mod runs;
+mod session;
 mod site;
 mod store;
+mod uploads;
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -38,6 +48,7 @@ use treecast_host::folder;
 
 use self::{
     access::Role,
+    deliveries::{Deliveries, DeliveryError},
     hub::Hub,
     rollouts::Rollouts,
     runs::Runs,
@@ -89,6 +100,8 @@ pub enum ManagerError {
     Key(#[from] JoinError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("the manager's deliveries cannot be made ready: {0}")]
+    Deliveries(#[from] DeliveryError),
     #[error("the manager's key cannot be used: {0}")]
     Tls(#[from] TlsError),
     #[error("nobody can be listened for at {address}: {source}; name another address with {option}")]
@@ -153,6 +166,9 @@ impl Manager {
         let runs = Runs::start(Arc::clone(&hub), &options).await?;
         let rollouts =
             Rollouts::start(Arc::clone(&hub), options.state.clone(), options.treecast.clone()).await?;
+        let deliveries =
+            Deliveries::start(Arc::clone(&hub), options.state.clone(), options.treecast.clone()).await?;
+        let more = delivery_api::router(deliveries).merge(check_api::router(Arc::clone(&hub)));
         let api = api::Api::new(
             Arc::clone(&hub),
             runs,
@@ -167,7 +183,7 @@ impl Manager {
             tokio::spawn(agents::serve(for_agents, tls, Arc::clone(&hub))),
             tokio::spawn(async move {
                 // It ends with the manager.
-                _ = axum::serve(for_console, api.router()).await;
+                _ = axum::serve(for_console, api.router(more)).await;
             }),
         ];
         Ok(Self { hub, identity, agents, console, login, tasks, _claim: claim })

@@ -8,40 +8,29 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::PathBuf,
-    process::Stdio,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
-};
-
-use rusqlite::{OptionalExtension, Row, params};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use thiserror::Error;
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, Command},
-    sync::mpsc,
-    time::timeout,
 };
 
 use super::{
     hosts::{Host, HostId},
     hub::{Change, Hub, HubError, now_ms, too_long},
+    session::{Session, SessionError},
     store::StoreError,
 };
 use crate::{
-    message::{Program, Report, Start, Work, read, text_of},
+    message::{Work, read, text_of},
     release::{Release, ReleaseError, Signed},
 };
+use rusqlite::{OptionalExtension, Row, params};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
 
 /// The longest time until a host has made ready, or has compared a release, beside what its size takes.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 /// The longest time of an activation. The agent ends it before.
 const ACTIVATION_TIME: Duration = Duration::from_secs(700);
-/// The longest time that a sender waits for the receivers of a ring.
-const GATHER_TIME: Duration = Duration::from_secs(60);
-/// The slowest delivery that is waited for, in bytes a second.
-const SLOWEST_BYTES: u64 = 10_000;
 /// The time between two looks for hosts that were away, and for what the user wants.
 const LOOK: Duration = Duration::from_millis(500);
 /// The tag of hosts that keep their version.
@@ -135,6 +124,8 @@ pub enum RolloutError {
     Missing(String),
     #[error("the release cannot be kept: {0}")]
     File(#[from] io::Error),
+    #[error(transparent)]
+    Session(#[from] SessionError),
 }
 
 /// The releases and rollouts of a manager.
@@ -579,80 +570,22 @@ impl Rollouts {
 
     /// Sends the release to all of these hosts by one session. Who did not get it is found by comparing.
     async fn send(&self, task: &Task, hosts: &[&(Member, Option<PathBuf>)]) -> Result<(), RolloutError> {
-        let (mut sender, mut lines) = self.start_sender(task, hosts.len())?;
-        let mut ticket = None;
-        let mut sent_bytes = 0;
-        let mut receivers = Vec::new();
-        let longest = GATHER_TIME * 2 + Duration::from_secs(task.release.size_bytes() / SLOWEST_BYTES);
-        let hear = async {
-            while let Ok(Some(line)) = lines.next_line().await {
-                let event: Value = serde_json::from_str(&line).unwrap_or_default();
-                sent_bytes = event["sent_bytes"].as_u64().map_or(sent_bytes, |sent| sent.max(sent_bytes));
-                if ticket.is_none() && event["event"] == "ticket" {
-                    let text = event["ticket"].as_str().unwrap_or_default().to_owned();
-                    receivers = self.start_receivers(hosts, &text).await?;
-                    ticket = Some(text);
-                }
-            }
-            Ok::<_, RolloutError>(())
+        let receivers = hosts.iter().filter_map(|((host, _), folder)| Some((host, folder.as_deref()?)));
+        let session = Session {
+            hub: &self.hub,
+            treecast: &self.treecast,
+            // With a slash at the end, what is in the folder.
+            paths: vec![task.folder.join("")],
+            size_bytes: task.release.size_bytes(),
+            receivers: receivers.collect(),
         };
-        let heard = timeout(longest, hear).await;
-        // One that is done has ended by itself.
-        _ = sender.kill().await;
-        heard.unwrap_or(Ok(()))?;
-        let ended = receivers.into_iter().map(|reports| timeout(ANSWER_TIME, last(reports)));
-        futures_util::future::join_all(ended).await;
+        let sent = session.run(std::future::pending(), &mut |_| {}).await?;
         let unicast_bytes = task.release.size_bytes() * hosts.len() as u64;
-        let row = (task.id, hosts.first().map_or(1, |of| of.0.1), hosts.len(), sent_bytes, unicast_bytes);
+        let row =
+            (task.id, hosts.first().map_or(1, |of| of.0.1), hosts.len(), sent.sent_bytes, unicast_bytes);
         let insert = "INSERT INTO rollout_sent (rollout, ring, hosts, sent_bytes, unicast_bytes) VALUES (?1, ?2, ?3, ?4, ?5)";
         self.hub.store.with(move |of| of.execute(insert, row)).await?;
         Ok(())
-    }
-
-    fn start_sender(
-        &self,
-        task: &Task,
-        receivers: usize,
-    ) -> io::Result<(Child, tokio::io::Lines<BufReader<tokio::process::ChildStdout>>)> {
-        let mut command = Command::new(&self.treecast);
-        command.args(["send", "--json", "--fanout", "auto", "--wait", &receivers.to_string()]);
-        command.args(["--wait-timeout", &format!("{}s", GATHER_TIME.as_secs())]);
-        // With a slash at the end, what is in the folder.
-        command.arg(task.folder.join(""));
-        let mut sender = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()?;
-        let output = sender.stdout.take().ok_or_else(|| io::Error::other("the sender has no output"))?;
-        Ok((sender, BufReader::new(output).lines()))
-    }
-
-    async fn start_receivers(
-        &self,
-        hosts: &[&(Member, Option<PathBuf>)],
-        ticket: &str,
-    ) -> Result<Vec<mpsc::UnboundedReceiver<Report>>, RolloutError> {
-        let mut receivers = Vec::new();
-        for ((host, _), folder) in hosts {
-            let Some(folder) = folder else { continue };
-            let words =
-                ["receive", "--json", "--name", &host.name, "--interface", &host.facts.interface, "--into"];
-            let mut arguments: Vec<String> = words.map(str::to_owned).into();
-            arguments.extend([folder.to_string_lossy().into_owned(), ticket.to_owned()]);
-            let limit = GATHER_TIME * 3 + Duration::from_secs(3600);
-            let start = Start {
-                program: Program::Treecast,
-                arguments,
-                folder: None,
-                at_ns: None,
-                limit_ms: limit.as_millis() as u64,
-                has_input: false,
-            };
-            receivers.push(self.hub.order_and_hear(host.id, Work::Start(start)).await?.1);
-        }
-        Ok(receivers)
     }
 
     /// Has a host compare what came and activate it, and waits until the host itself reports the version.
@@ -717,15 +650,6 @@ impl Rollouts {
         self.hub.store.with(move |of| of.execute(set, params![id, host, ring, state, reason])).await?;
         self.hub.tell(Change::Rollout { id });
         Ok(())
-    }
-}
-
-/// Waits for the last report about an order.
-async fn last(mut reports: mpsc::UnboundedReceiver<Report>) {
-    while let Some(report) = reports.recv().await {
-        if report.what.is_last() {
-            return;
-        }
     }
 }
 

@@ -146,6 +146,8 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS asked (
         ask INTEGER NOT NULL REFERENCES asks (id) ON DELETE CASCADE,
         host INTEGER NOT NULL REFERENCES hosts (id) ON DELETE CASCADE, order_number INTEGER, PRIMARY KEY (ask, host));
+    CREATE TABLE IF NOT EXISTS checks (
+        ask INTEGER PRIMARY KEY REFERENCES asks (id) ON DELETE CASCADE, about TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS runs (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL, who TEXT NOT NULL, selection TEXT NOT NULL, file TEXT NOT NULL,
         settings TEXT NOT NULL, base TEXT NOT NULL, ordered INTEGER NOT NULL, due INTEGER NOT NULL,
@@ -162,6 +164,14 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS rollout_sent (
         id INTEGER PRIMARY KEY, rollout INTEGER NOT NULL REFERENCES rollouts (id), ring INTEGER NOT NULL,
         hosts INTEGER NOT NULL, sent_bytes INTEGER NOT NULL, unicast_bytes INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS deliveries (
+        id INTEGER PRIMARY KEY, selection TEXT NOT NULL, who TEXT NOT NULL, into_folder TEXT NOT NULL, files TEXT NOT NULL,
+        ordered INTEGER NOT NULL, ended INTEGER, state TEXT NOT NULL, reason TEXT, sent_bytes INTEGER NOT NULL,
+        unicast_bytes INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS delivery_hosts (
+        delivery INTEGER NOT NULL REFERENCES deliveries (id) ON DELETE CASCADE,
+        host INTEGER NOT NULL REFERENCES hosts (id) ON DELETE CASCADE, state TEXT NOT NULL, reason TEXT,
+        PRIMARY KEY (delivery, host));
     CREATE TABLE IF NOT EXISTS tokens (
         fingerprint TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, role TEXT NOT NULL, made INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS logins (
