@@ -58,6 +58,7 @@ mod readme;
 mod restart;
 mod resume;
 mod rib;
+mod rollouts;
 mod router;
 mod router_network;
 mod router_restart;

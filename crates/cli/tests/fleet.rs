@@ -11,10 +11,10 @@ use crate::{
 };
 
 /// The words by which all commands of a test find its manager.
-const MANAGER: &str = "--manager-state m";
+pub const MANAGER: &str = "--manager-state m";
 
 /// A manager, and what it has printed.
-fn manager(scratch: &Scratch, mut command: Command) -> (Guarded, String) {
+pub fn manager(scratch: &Scratch, mut command: Command) -> (Guarded, String) {
     let output = fs::File::create(scratch.path("manager")).unwrap();
     let manager = command.stdout(output).spawn_guarded();
     wait_until("the manager is ready", || scratch.has_told("manager", "ready"));
@@ -248,15 +248,20 @@ fn kill_all(fleet: &mut Fleet) {
 }
 
 /// A lab with a manager at the sender's node and agents that take releases of one key at the receivers'.
-struct Ring {
-    site: Site,
+pub struct Ring {
+    pub site: Site,
     _programs: Vec<Guarded>,
 }
 
 impl Ring {
     /// `client1` has a command that fails. Of the agents, that of `client2` is not started.
     fn new() -> (Self, String) {
-        let site = Site::up("lan:clients=3");
+        Self::on("lan:clients=3")
+    }
+
+    /// Such a lab on a network with three receivers.
+    pub fn on(topology: &str) -> (Self, String) {
+        let site = Site::up(topology);
         let scratch = &site.scratch;
         let key = finish_well(start(
             scratch.command("keys new release").env("XDG_CONFIG_HOME", scratch.path("config")),
@@ -291,16 +296,16 @@ impl Ring {
         self._programs.push(agent(&self.site.scratch, self.site.command(node, words), node));
     }
 
-    fn fleet(&self, words: &str) -> String {
+    pub fn fleet(&self, words: &str) -> String {
         let mut command = self.site.command("server0", format!("fleet {MANAGER} {words}"));
         finish_well(start(command.env("XDG_CONFIG_HOME", self.site.scratch.path("config"))))
     }
 
-    fn rollout(&self, id: u32) -> Value {
+    pub fn rollout(&self, id: u32) -> Value {
         serde_json::from_str(&self.fleet(&format!("--json rollout show {id}"))).unwrap()
     }
 
-    fn states(&self, id: u32) -> Vec<(String, String)> {
+    pub fn states(&self, id: u32) -> Vec<(String, String)> {
         let rollout = self.rollout(id);
         let hosts = rollout["hosts"].as_array().unwrap().iter();
         hosts
@@ -308,11 +313,11 @@ impl Ring {
             .collect()
     }
 
-    fn wait_for(&self, id: u32, state: &str) {
+    pub fn wait_for(&self, id: u32, state: &str) {
         wait_until(&format!("the rollout is {state}"), || self.rollout(id)["state"] == state);
     }
 
-    fn add(&self, version: &str) -> String {
+    pub fn add(&self, version: &str) -> String {
         let folder = self.site.scratch.path("source");
         fs::create_dir_all(folder.join("etc")).unwrap();
         fs::write(folder.join("program"), vec![version.as_bytes()[0]; 2_000_000]).unwrap();

@@ -121,7 +121,7 @@ const GRAMMARS: &[Grammar] = &[
     Grammar {
         verb: "receive",
         flags: &["--json"],
-        values: &["--name", "--interface", "--timeout"],
+        values: &["--name", "--interface", "--timeout", "--wait-for-space"],
         paths: &["--into", "--local-groups"],
         are_words_paths: false,
     },

@@ -20,7 +20,7 @@ use thiserror::Error;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::timeout,
 };
 
@@ -30,7 +30,7 @@ use super::{
     store::StoreError,
 };
 use crate::{
-    message::{Program, Report, Start, Work, read, text_of},
+    message::{Program, Report, Start, What, Work, read, text_of},
     release::{Release, ReleaseError, Signed},
 };
 
@@ -44,6 +44,10 @@ const GATHER_TIME: Duration = Duration::from_secs(60);
 const SLOWEST_BYTES: u64 = 10_000;
 /// The time between two looks for hosts that were away, and for what the user wants.
 const LOOK: Duration = Duration::from_millis(500);
+/// The reason why the rollouts of a withdrawn release stop.
+const WITHDRAWN: &str = "the release was withdrawn";
+/// The time that a receiver waits for room on its disk, in seconds. The host has been asked for its room before.
+const ROOM_SECONDS: &str = "5";
 /// The tag of hosts that keep their version.
 const PINNED: &str = "pinned";
 
@@ -106,6 +110,7 @@ pub struct RolloutView {
 pub struct Sent {
     pub ring: u32,
     pub hosts: usize,
+    /// What has left the sender by its own count: IP packets of all fanouts, and retransmissions.
     pub sent_bytes: u64,
     pub unicast_bytes: u64,
 }
@@ -158,6 +163,34 @@ struct Task {
 
 /// A host that takes part in a ring.
 type Member = (Host, u32);
+
+/// The receiver of a host, by the order that has started it.
+struct Receiver {
+    host: HostId,
+    order: u64,
+    reports: mpsc::UnboundedReceiver<Report>,
+}
+
+/// Tells a delivery that it is to end, and why.
+struct Interruption(watch::Receiver<Option<&'static str>>);
+
+impl Interruption {
+    /// Returns why the delivery is to end; `None` while it may go on.
+    fn reason(&self) -> Option<&'static str> {
+        *self.0.borrow()
+    }
+
+    /// Waits until the delivery is to end. Returns why.
+    async fn comes(&self) -> &'static str {
+        let mut heard = self.0.clone();
+        let reason = heard.wait_for(Option::is_some).await.map(|reason| *reason);
+        match reason {
+            Ok(reason) => reason.unwrap_or_default(),
+            // Nobody looks any more, so nothing interrupts it.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
 
 impl Rollouts {
     /// Takes up the rollouts of an earlier start.
@@ -308,7 +341,14 @@ impl Rollouts {
             ("approve", "approval") if view.who == who => {
                 return Err(RolloutError::Wrong(format!("{who} has ordered it: a second person approves")));
             }
-            ("approve", "approval") | ("go", "paused" | "stopped") => Some("running"),
+            ("approve", "approval") | ("go", "paused") => Some("running"),
+            ("go", "stopped") => {
+                // Whoever lets it go on accepts what has failed so far. One more failure stops it again.
+                let accept = "UPDATE rollouts SET errors = max(errors, (SELECT count(*) FROM rollout_hosts
+                              WHERE rollout = ?1 AND state = 'failed')) WHERE id = ?1";
+                self.hub.store.with(move |of| of.execute(accept, [id])).await?;
+                Some("running")
+            }
             ("pause", "running") => Some("paused"),
             ("abort", "approval" | "running" | "paused" | "stopped") => Some("aborted"),
             ("retry", "stopped" | "done" | "paused") => {
@@ -462,7 +502,7 @@ impl Rollouts {
             .with(move |of| of.query_row(query, [id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))))
             .await?;
         let reason = match (is_withdrawn, failed > task.errors) {
-            (true, _) => "the release was withdrawn".to_owned(),
+            (true, _) => WITHDRAWN.to_owned(),
             (_, true) => format!("{failed} failed, and at most {} may", task.errors),
             _ => return Ok(state == "running"),
         };
@@ -528,8 +568,49 @@ impl Rollouts {
         Ok(rows.into_iter().map(|(host, ring, state)| (host, (ring, state))).collect())
     }
 
-    /// Delivers to hosts by one session, has them activate it, and writes down how each fared.
+    /// Delivers to hosts by one session, has them activate it, and writes down how each fared. When the release is withdrawn or the
+    /// rollout is aborted meanwhile, the session ends, and hosts that have not begun to activate do not.
     async fn deliver(&self, task: &Task, members: Vec<Member>) -> Result<(), RolloutError> {
+        let (say, heard) = watch::channel(None);
+        let interruption = Interruption(heard);
+        tokio::select! {
+            delivered = self.deliver_until(task, members, &interruption) => delivered,
+            error = self.watch(task.id, say) => Err(error),
+        }
+    }
+
+    /// Looks whether a rollout is ended from outside, again and again. Returns only if the database fails.
+    async fn watch(&self, id: i64, say: watch::Sender<Option<&'static str>>) -> RolloutError {
+        let query = "SELECT rollouts.state, withdrawn FROM rollouts JOIN releases ON releases.id = release WHERE rollouts.id = ?1";
+        loop {
+            let found = self
+                .hub
+                .store
+                .with(move |of| of.query_row(query, [id], |row| Ok((row.get(0)?, row.get(1)?))));
+            let (state, is_withdrawn): (String, bool) = match found.await {
+                Ok(found) => found,
+                Err(error) => return error.into(),
+            };
+            let reason = match (is_withdrawn, state.as_str()) {
+                (true, _) => Some(WITHDRAWN),
+                (false, "aborted") => Some("the rollout was aborted"),
+                _ => None,
+            };
+            if reason.is_some() {
+                // It counts until the delivery has ended, even if the rollout is taken up again at once.
+                say.send_replace(reason);
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn deliver_until(
+        &self,
+        task: &Task,
+        members: Vec<Member>,
+        interruption: &Interruption,
+    ) -> Result<(), RolloutError> {
         let mut working = Vec::new();
         for (host, ring) in members {
             let has_it = host.facts.releases.get(&task.release.name) == Some(&task.release.version);
@@ -547,10 +628,13 @@ impl Rollouts {
         let staged = self.stage(task, working).await?;
         let lacking: Vec<&(Member, Option<PathBuf>)> =
             staged.iter().filter(|(_, folder)| folder.is_some()).collect();
-        if !lacking.is_empty() {
-            self.send(task, &lacking).await?;
-        }
-        let finish = staged.iter().map(|((host, _), _)| self.finish(task, host));
+        let complaints = match lacking.is_empty() {
+            true => BTreeMap::new(),
+            false => self.send(task, &lacking, interruption).await?,
+        };
+        let finish = staged.iter().map(|((host, _), _)| {
+            self.finish(task, host, complaints.get(&host.id).map(String::as_str), interruption)
+        });
         for finished in futures_util::future::join_all(finish).await {
             finished?;
         }
@@ -577,17 +661,28 @@ impl Rollouts {
         Ok(staged)
     }
 
-    /// Sends the release to all of these hosts by one session. Who did not get it is found by comparing.
-    async fn send(&self, task: &Task, hosts: &[&(Member, Option<PathBuf>)]) -> Result<(), RolloutError> {
+    /// Sends the release to all of these hosts by one session. Who did not get it is found by comparing. Returns what receivers that
+    /// failed have said.
+    async fn send(
+        &self,
+        task: &Task,
+        hosts: &[&(Member, Option<PathBuf>)],
+        interruption: &Interruption,
+    ) -> Result<BTreeMap<HostId, String>, RolloutError> {
         let (mut sender, mut lines) = self.start_sender(task, hosts.len())?;
         let mut ticket = None;
         let mut sent_bytes = 0;
         let mut receivers = Vec::new();
         let longest = GATHER_TIME * 2 + Duration::from_secs(task.release.size_bytes() / SLOWEST_BYTES);
         let hear = async {
-            while let Ok(Some(line)) = lines.next_line().await {
+            loop {
+                let line = tokio::select! {
+                    line = lines.next_line() => line,
+                    _ = interruption.comes() => break,
+                };
+                let Ok(Some(line)) = line else { break };
                 let event: Value = serde_json::from_str(&line).unwrap_or_default();
-                sent_bytes = event["sent_bytes"].as_u64().map_or(sent_bytes, |sent| sent.max(sent_bytes));
+                sent_bytes = left_bytes(&event).max(sent_bytes);
                 if ticket.is_none() && event["event"] == "ticket" {
                     let text = event["ticket"].as_str().unwrap_or_default().to_owned();
                     receivers = self.start_receivers(hosts, &text).await?;
@@ -600,13 +695,16 @@ impl Rollouts {
         // One that is done has ended by itself.
         _ = sender.kill().await;
         heard.unwrap_or(Ok(()))?;
-        let ended = receivers.into_iter().map(|reports| timeout(ANSWER_TIME, last(reports)));
-        futures_util::future::join_all(ended).await;
+        let ended = receivers.into_iter().map(|receiver| self.await_receiver(receiver, interruption));
+        let mut complaints = BTreeMap::new();
+        for ended in futures_util::future::join_all(ended).await {
+            complaints.extend(ended?);
+        }
         let unicast_bytes = task.release.size_bytes() * hosts.len() as u64;
         let row = (task.id, hosts.first().map_or(1, |of| of.0.1), hosts.len(), sent_bytes, unicast_bytes);
         let insert = "INSERT INTO rollout_sent (rollout, ring, hosts, sent_bytes, unicast_bytes) VALUES (?1, ?2, ?3, ?4, ?5)";
         self.hub.store.with(move |of| of.execute(insert, row)).await?;
-        Ok(())
+        Ok(complaints)
     }
 
     fn start_sender(
@@ -633,13 +731,14 @@ impl Rollouts {
         &self,
         hosts: &[&(Member, Option<PathBuf>)],
         ticket: &str,
-    ) -> Result<Vec<mpsc::UnboundedReceiver<Report>>, RolloutError> {
+    ) -> Result<Vec<Receiver>, RolloutError> {
         let mut receivers = Vec::new();
         for ((host, _), folder) in hosts {
             let Some(folder) = folder else { continue };
-            let words =
-                ["receive", "--json", "--name", &host.name, "--interface", &host.facts.interface, "--into"];
-            let mut arguments: Vec<String> = words.map(str::to_owned).into();
+            let mut arguments: Vec<String> =
+                ["receive", "--json", "--name", &host.name].map(str::to_owned).into();
+            let words = ["--interface", &host.facts.interface, "--wait-for-space", ROOM_SECONDS, "--into"];
+            arguments.extend(words.map(str::to_owned));
             arguments.extend([folder.to_string_lossy().into_owned(), ticket.to_owned()]);
             let limit = GATHER_TIME * 3 + Duration::from_secs(3600);
             let start = Start {
@@ -649,34 +748,98 @@ impl Rollouts {
                 at_ns: None,
                 limit_ms: limit.as_millis() as u64,
             };
-            receivers.push(self.hub.order_and_hear(host.id, Work::Start(start)).await?.1);
+            let (order, reports) = self.hub.order_and_hear(host.id, Work::Start(start)).await?;
+            receivers.push(Receiver { host: host.id, order, reports });
         }
         Ok(receivers)
     }
 
-    /// Has a host compare what came and activate it, and waits until the host itself reports the version.
-    async fn finish(&self, task: &Task, host: &Host) -> Result<(), RolloutError> {
-        let finished = async {
-            let signed = || task.signed.clone();
-            let patience = ANSWER_TIME + Duration::from_secs(task.release.size_bytes() / 10_000_000);
-            if let Some(how) = self.ask(host, Work::Verify { signed: signed() }, patience).await?.as_str() {
-                return Err(format!("not all of it came: {how}"));
+    /// Waits for the end of a receiver whose sender has ended. One that goes on without it is ended. Returns what one that has failed
+    /// has said.
+    async fn await_receiver(
+        &self,
+        mut receiver: Receiver,
+        interruption: &Interruption,
+    ) -> Result<Option<(HostId, String)>, RolloutError> {
+        let Receiver { host, order, .. } = receiver;
+        tokio::select! {
+            said = complaint(&mut receiver.reports) => return Ok(said.map(|said| (host, said))),
+            _ = too_long(ANSWER_TIME) => {}
+            _ = interruption.comes() => {}
+        }
+        self.hub.order(host, Work::Signal { order, signal: libc::SIGTERM }).await?;
+        match timeout(ANSWER_TIME, complaint(&mut receiver.reports)).await {
+            Ok(said) => Ok(said.map(|said| (host, said))),
+            Err(_) => {
+                let reason = "the session has ended without this host";
+                self.hub.give_up(host, order, reason).await?;
+                Ok(Some((host, reason.to_owned())))
             }
-            self.ask(host, Work::Activate { signed: signed() }, ACTIVATION_TIME).await?;
-            let versions = self.refresh(host).await?;
-            match versions.get(&task.release.name) {
-                Some(version) if *version == task.release.version => Ok(()),
-                other => Err(format!(
-                    "after the activation it reports {}",
-                    other.map_or("no version", String::as_str)
-                )),
+        }
+    }
+
+    /// Has a host compare what came and activate it, and waits until the host itself reports the version.
+    /// `complaint` is what its receiver has said, if that has failed.
+    async fn finish(
+        &self,
+        task: &Task,
+        host: &Host,
+        complaint: Option<&str>,
+        interruption: &Interruption,
+    ) -> Result<(), RolloutError> {
+        let (state, reason) = match self.activate(task, host, interruption).await {
+            Ok(()) => ("done", None),
+            // A host that has it in spite of that reports it with its facts.
+            Err(_) if interruption.reason().is_some() => {
+                ("waiting", interruption.reason().map(str::to_owned))
+            }
+            Err(reason) => {
+                let said = complaint.map(|said| format!(" ({said})")).unwrap_or_default();
+                ("failed", Some(format!("{reason}{said}")))
             }
         };
-        match finished.await {
-            Ok(()) => self.set_host(task.id, host, None, "done", None).await?,
-            Err(reason) => self.set_host(task.id, host, None, "failed", Some(&reason)).await?,
+        Ok(self.set_host(task.id, host, None, state, reason.as_deref()).await?)
+    }
+
+    async fn activate(&self, task: &Task, host: &Host, interruption: &Interruption) -> Result<(), String> {
+        let signed = || task.signed.clone();
+        let patience = ANSWER_TIME + Duration::from_secs(task.release.size_bytes() / 10_000_000);
+        let patience = async {
+            tokio::select! {
+                reason = too_long(patience) => reason,
+                reason = interruption.comes() => reason,
+            }
+        };
+        let found = self.hub.ask(host.id, Work::Verify { signed: signed() }, patience).await?;
+        if let Some(reason) = interruption.reason() {
+            return Err(reason.to_owned());
         }
-        Ok(())
+        if let Some(how) = found.as_str() {
+            return Err(format!("not all of it came: {how}"));
+        }
+        let patience = async {
+            tokio::select! {
+                reason = too_long(ACTIVATION_TIME) => reason,
+                // A host that is here has begun, and tells how it went. One that is away has not, and is not to begin on coming.
+                reason = self.leaves(host.id, interruption) => reason,
+            }
+        };
+        self.hub.ask(host.id, Work::Activate { signed: signed() }, patience).await?;
+        match self.refresh(host).await?.get(&task.release.name) {
+            Some(version) if *version == task.release.version => Ok(()),
+            other => {
+                Err(format!("after the activation it reports {}", other.map_or("no version", String::as_str)))
+            }
+        }
+    }
+
+    /// Waits until a delivery is interrupted and a host is away. Returns why it was interrupted.
+    async fn leaves(&self, host: HostId, interruption: &Interruption) -> &'static str {
+        let reason = interruption.comes().await;
+        while self.hub.is_here(host).await {
+            tokio::time::sleep(LOOK).await;
+        }
+        reason
     }
 
     /// Asks a host for its facts. Returns the versions of its releases.
@@ -719,13 +882,28 @@ impl Rollouts {
     }
 }
 
-/// Waits for the last report about an order.
-async fn last(mut reports: mpsc::UnboundedReceiver<Report>) {
+/// Returns what has left a sender by an event of it: IP packets by each fanout, and what receivers were sent again over their own
+/// connections.
+fn left_bytes(event: &Value) -> u64 {
+    let of = |value: &Value, key: &str| value[key].as_u64().unwrap_or(0);
+    let fanouts = event["fanout"].as_object().into_iter().flatten();
+    let receivers = event["receivers"].as_array().into_iter().flatten();
+    let first: u64 = fanouts.map(|(_, fanout)| of(fanout, "left_bytes")).sum();
+    first + receivers.map(|receiver| of(receiver, "retransmitted_bytes")).sum::<u64>()
+}
+
+/// Waits until a program has ended. Returns the last line of its errors if it has failed.
+async fn complaint(reports: &mut mpsc::UnboundedReceiver<Report>) -> Option<String> {
     while let Some(report) = reports.recv().await {
-        if report.what.is_last() {
-            return;
+        match report.what {
+            What::Ended(end) if end.code == Some(0) => return None,
+            What::Ended(end) => return end.errors.lines().last().map(|line| format!("{line:.300}")),
+            What::Failed { reason } => return Some(reason),
+            What::Done { .. } => return None,
+            _ => {}
         }
     }
+    None
 }
 
 const SELECT: &str =

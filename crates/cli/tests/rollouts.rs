@@ -1,0 +1,211 @@
+//! Rollouts to many real agents in a lab: rings, limits, hosts that are away, full disks, and releases that are withdrawn.
+
+use std::{fs, path::Path, process::Stdio};
+
+use serde_json::Value;
+
+use crate::{
+    child::{Guarded, SpawnGuarded},
+    fleet::{MANAGER, Ring, manager},
+    full_disk::Disk,
+    session::{assert_says, finish_well, start, wait_until},
+    site::Site,
+};
+
+const HOSTS: usize = 60;
+/// Hosts that are away when the rollout comes to their ring.
+const AWAY: [usize; 3] = [5, 25, 45];
+/// A host whose disk has too few bytes for the release, and one whose disk has too few inodes. That shows only while files come.
+const NO_BYTES: usize = 8;
+const NO_INODES: usize = 20;
+/// A host whose activation fails until it is repaired.
+const BROKEN: usize = 3;
+/// The size of the release's large file, in bytes. Its small files are [`SMALL`].
+const LARGE: usize = 8_000_000;
+const SMALL: usize = 60;
+
+/// 60 agents in a lab, and their manager at the sender's node.
+struct Rings {
+    programs: Vec<Guarded>,
+    manager: Guarded,
+    disks: Vec<Disk>,
+    site: Site,
+}
+
+impl Rings {
+    fn new() -> Self {
+        let site = Site::up(&format!("lan:clients={HOSTS},rate=50M"));
+        let scratch = &site.scratch;
+        let mut make = scratch.command("keys new release");
+        let key = finish_well(start(make.env("XDG_CONFIG_HOME", scratch.path("config"))));
+        let key = key.split_whitespace().find(|word| word.starts_with("tck1.")).expect("a key").to_owned();
+        for host in 0..HOSTS {
+            let ring = match host {
+                0 => 1,
+                1..=10 => 2,
+                11..=30 => 3,
+                _ => 4,
+            };
+            let repaired = scratch.arg("repaired");
+            let activate = match host {
+                BROKEN => format!("[\"sh\", \"-c\", \"test {{version}} = 1.0 || test -e {repaired}\"]"),
+                _ => "[\"true\"]".to_owned(),
+            };
+            let text =
+                format!("[roll_out]\nkeys = [\"{key}\"]\nactivate = {activate}\n[tags]\nring = \"{ring}\"\n");
+            fs::write(scratch.path(&format!("client{host}.toml")), text).unwrap();
+        }
+        let disks = vec![
+            Disk::new(scratch, &format!("client{NO_BYTES}"), "4M"),
+            Disk::new(scratch, &format!("client{NO_INODES}"), "64M,nr_inodes=50"),
+        ];
+        let listen = format!("[{}]:7443", site.address("server0"));
+        let words = format!("manager --json --state m --listen {listen}");
+        let (manager, _) = manager(scratch, site.command("server0", words));
+        let mut rings = Self { programs: Vec::new(), manager, disks, site };
+        let code: Value = serde_json::from_str(&rings.fleet("--json code --uses 60")).unwrap();
+        for host in 0..HOSTS {
+            rings.start(host, &format!("--join {}", code["code"].as_str().unwrap()));
+        }
+        wait_until("all hosts are here", || rings.fleet("hosts").contains("60 hosts, 60 here"));
+        rings
+    }
+
+    fn start(&mut self, host: usize, more: &str) {
+        let name = format!("client{host}");
+        let words = format!("agent --json --name {name} --state {name} --config {name}.toml {more}");
+        let mut command = self.site.command(&name, words);
+        self.programs.push(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn_guarded());
+    }
+
+    fn fleet(&self, words: &str) -> String {
+        let mut command = self.site.command("server0", format!("fleet {MANAGER} {words}"));
+        finish_well(start(command.env("XDG_CONFIG_HOME", self.site.scratch.path("config"))))
+    }
+
+    fn rollout(&self, id: u32) -> Value {
+        serde_json::from_str(&self.fleet(&format!("--json rollout show {id}"))).unwrap()
+    }
+
+    fn wait_for(&self, id: u32, state: &str) {
+        wait_until(&format!("rollout {id} is {state}"), || self.rollout(id)["state"] == state);
+    }
+
+    /// The number of hosts of a rollout that are in a state.
+    fn count(&self, id: u32, state: &str) -> usize {
+        self.rollout(id)["hosts"].as_array().unwrap().iter().filter(|host| host["state"] == state).count()
+    }
+
+    /// The bytes that have left the interface of the sender's host, whatever they were for.
+    fn left_bytes(&self) -> u64 {
+        let read = || fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        let table = self.site.lab().enter("server0", read).unwrap();
+        let links =
+            table.lines().filter_map(|line| line.split_once(':')).filter(|(name, _)| name.trim() != "lo");
+        links.map(|(_, counts)| counts.split_whitespace().nth(8).unwrap().parse::<u64>().unwrap()).sum()
+    }
+
+    fn add(&self, version: &str, large: usize, small: usize) -> u64 {
+        let folder = self.site.scratch.path("source");
+        _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(folder.join("etc")).unwrap();
+        fs::write(folder.join("program"), vec![version.as_bytes()[0]; large]).unwrap();
+        (0..small).for_each(|number| fs::write(folder.join(format!("etc/{number}")), version).unwrap());
+        self.fleet(&format!("release add app {version} source --key release"));
+        (large + small * version.len()) as u64
+    }
+}
+
+/// Show 4 of the issue on the fleet.
+#[test]
+fn a_release_goes_to_sixty_hosts_in_four_rings_whatever_some_of_them_lack() {
+    let mut rings = Rings::new();
+    rings.add("1.0", 1000, 0);
+    rings.fleet("rollout start 1 --ring all");
+    rings.wait_for(1, "done");
+    assert_eq!(rings.count(1, "done"), HOSTS);
+    AWAY.iter().for_each(|host| rings.programs[*host].end());
+    wait_until("three are away", || rings.fleet("hosts state=away").contains("3 hosts, 0 here"));
+    let release_bytes = rings.add("2.0", LARGE, SMALL);
+    let before = rings.left_bytes();
+    rings.fleet("rollout start 2 --ring ring=1 --ring ring=2 --ring ring=3 --ring ring=4 --errors 1");
+    // Ring 2: a full disk and a failed activation are one failure too many.
+    rings.wait_for(2, "stopped");
+    let shown = rings.fleet("rollout show 2");
+    assert_says(&shown, &["2 failed, and at most 1 may", "client8", "the disk has", "client3", "sh failed"]);
+    assert_eq!(
+        (rings.count(2, "done"), rings.count(2, "away"), rings.count(2, "failed")),
+        (8, 1, 2),
+        "{shown}"
+    );
+    // One is repaired. Ring 3 has the other full disk.
+    fs::write(rings.site.scratch.path("repaired"), "").unwrap();
+    rings.fleet("rollout change 2 retry");
+    wait_until("ring 3 has failures", || rings.fleet("rollout show 2").contains("client20  3     failed"));
+    rings.wait_for(2, "stopped");
+    let shown = rings.fleet("rollout show 2");
+    assert_says(&shown, &["2 failed, and at most 1 may", "not all of it came: etc/"]);
+    assert_eq!((rings.count(2, "done"), rings.count(2, "away")), (27, 2), "{shown}");
+    // Somebody lets it go on in spite of them.
+    rings.fleet("rollout change 2 go");
+    let done = HOSTS - AWAY.len() - 2;
+    wait_until("all have it that can", || rings.count(2, "done") == done);
+    assert_eq!(rings.rollout(2)["state"], "running", "it waits for those that are away");
+    AWAY.iter().for_each(|host| rings.start(*host, ""));
+    rings.wait_for(2, "done");
+    rings.disks[0].grow("64M");
+    rings.disks[1].grow("64M,nr_inodes=1000");
+    rings.fleet("rollout change 2 retry");
+    rings.wait_for(2, "done");
+    let shown = rings.fleet("rollout show 2");
+    assert_eq!(rings.count(2, "done"), HOSTS, "{shown}");
+    assert_bytes(&rings, release_bytes, rings.left_bytes() - before);
+    rings.fleet("rollout change 2 back");
+    wait_until("all have gone back", || rings.fleet("hosts release.app=1.0").contains("60 hosts"));
+    let program = rings.site.scratch.path("client59/releases/app/1.0/program");
+    assert_eq!(fs::metadata(program).unwrap().len(), 1000);
+    drop(rings.manager);
+}
+
+/// Each session of a ring has sent at most 1.3 times the release. What the rollout says is its senders' own count, so it is compared
+/// with the interface's. That has the orders to agents and their answers' acknowledgements, too.
+#[track_caller]
+fn assert_bytes(rings: &Rings, release_bytes: u64, left_bytes: u64) {
+    let rollout = rings.rollout(2);
+    let sent = rollout["sent"].as_array().unwrap();
+    let most = release_bytes as f64 * 1.3;
+    let counts: Vec<f64> = sent.iter().map(|one| one["sent_bytes"].as_f64().unwrap()).collect();
+    assert!(counts.iter().all(|count| *count <= most), "{sent:?}");
+    for ring in 1..=4 {
+        assert!(sent.iter().any(|one| one["ring"] == ring), "ring {ring}: {sent:?}");
+    }
+    let (claimed, left) = (counts.iter().sum::<f64>(), left_bytes as f64);
+    assert!(left >= claimed * 0.95 && left <= most * counts.len() as f64, "{left} left for {sent:?}");
+}
+
+#[test]
+fn a_release_that_is_withdrawn_while_a_ring_gets_it_is_activated_nowhere() {
+    let (ring, _) = Ring::on("lan:clients=3,rate=4M");
+    ring.add("1.0");
+    ring.fleet("rollout start 1 --ring client0 --ring client*");
+    let came = |file: &Path| fs::metadata(file).is_ok_and(|of| of.len() > 0);
+    let staged = ring.site.scratch.path("client0/work/release-app-1.0");
+    wait_until("some of it has come", || {
+        fs::read_dir(&staged).into_iter().flatten().flatten().any(|entry| came(&entry.path()))
+    });
+    ring.fleet("release withdraw 1");
+    ring.wait_for(1, "stopped");
+    assert_says(
+        &ring.fleet("rollout show 1"),
+        &["is stopped: the release was withdrawn", "client0  1     waiting"],
+    );
+    assert!(!ring.site.scratch.path("client0.log").exists(), "nothing was activated");
+    assert!(ring.fleet("hosts release.app=1.0").contains("0 hosts"));
+    ring.fleet("rollout change 1 go");
+    ring.wait_for(1, "stopped");
+    // What it has left behind is in nobody's way.
+    ring.add("1.1");
+    ring.fleet("rollout start 2 --ring client0");
+    ring.wait_for(2, "done");
+    assert_eq!(ring.site.scratch.told("client0.log"), "1.1\n");
+}
