@@ -220,13 +220,7 @@ fn print_rollout(rollout: &Value) {
         text(rollout, "state")
     );
     for sent in items(&rollout["sent"]) {
-        say!(
-            "ring {}: {} bytes sent once for {}; one by one they would be {}",
-            sent["ring"],
-            sent["sent_bytes"],
-            counted(sent["hosts"].as_u64().unwrap_or(0) as usize, "host"),
-            sent["unicast_bytes"]
-        );
+        say!("{}", said_of_ring(sent));
     }
     let mut rows = vec![["HOST", "RING", "STATE", "WHY"].map(str::to_owned).to_vec()];
     for host in items(&rollout["hosts"]) {
@@ -234,4 +228,21 @@ fn print_rollout(rollout: &Value) {
         rows.push(vec![word("host"), host["ring"].to_string(), word("state"), word("reason")]);
     }
     print_table(&rows);
+}
+
+/// Says what the session of a ring has sent, and what other ways would have cost.
+fn said_of_ring(sent: &Value) -> String {
+    let whole = &sent["whole_bytes"];
+    let way = match (sent["way"].as_str(), sent["delta_bytes"].as_u64()) {
+        (Some("delta"), _) => format!("only what differs (whole, it has {whole})"),
+        (_, Some(delta)) => format!("whole (what differs would have been {delta})"),
+        (_, None) => "whole".to_owned(),
+    };
+    format!(
+        "ring {}: {} bytes sent once for {}, {way}; one by one they would be {}",
+        sent["ring"],
+        sent["sent_bytes"],
+        counted(sent["hosts"].as_u64().unwrap_or(0) as usize, "host"),
+        sent["unicast_bytes"]
+    )
 }

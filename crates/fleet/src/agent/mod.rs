@@ -18,6 +18,7 @@ mod permitted;
 pub mod releases;
 mod session;
 mod spool;
+pub mod window;
 mod worker;
 
 use std::{

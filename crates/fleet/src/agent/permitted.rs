@@ -89,6 +89,8 @@ struct Grammar {
     values: &'static [&'static str],
     /// Options with the path of a file or folder.
     paths: &'static [&'static str],
+    /// Options with the path of a release that the host has, which is only read.
+    releases: &'static [&'static str],
     /// Whether a word that is no option is a path. A ticket is none.
     are_words_paths: bool,
 }
@@ -116,6 +118,7 @@ const GRAMMARS: &[Grammar] = &[
             "--wait-timeout",
         ],
         paths: &["--local-groups"],
+        releases: &[],
         are_words_paths: true,
     },
     Grammar {
@@ -123,6 +126,7 @@ const GRAMMARS: &[Grammar] = &[
         flags: &["--json"],
         values: &["--name", "--interface", "--timeout", "--wait-for-space"],
         paths: &["--into", "--local-groups"],
+        releases: &["--old"],
         are_words_paths: false,
     },
     Grammar {
@@ -130,6 +134,7 @@ const GRAMMARS: &[Grammar] = &[
         flags: &["--json"],
         values: &["--rate", "--congestion"],
         paths: &[],
+        releases: &[],
         are_words_paths: true,
     },
 ];
@@ -156,6 +161,9 @@ impl Grammar {
                 value();
             } else if self.paths.contains(&option) {
                 check_path(value(), folder)?;
+            } else if self.releases.contains(&option) {
+                // They stand beside the folder of programs.
+                check_path(value(), &folder.with_file_name("releases"))?;
             } else {
                 return Err(format!(
                     "`treecast {} {option}` is not permitted in a measurement: set `run_commands = true` below [may] in \
@@ -219,12 +227,16 @@ mod tests {
         let treecast = |words: &str| check(usual, &start(Program::Treecast, words));
         let inside = format!("{FOLDER}/copy");
         assert_eq!(treecast(&format!("receive --json --name c1 --into {inside} treecast2.abc")), Ok(()));
+        let old = "/var/lib/treecast/agent/releases/app/1.0";
+        assert_eq!(treecast(&format!("receive --json --old {old} --into {inside} t")), Ok(()));
         assert_eq!(treecast(&format!("send --json --rate 3M --fec=auto {inside}/file")), Ok(()));
         assert_eq!(treecast(&format!("unicast --json server tcp {inside} [::1]:4242")), Ok(()));
         for (words, says) in [
             (format!("receive --exec id --into {inside} t"), "--exec` is not permitted"),
             ("receive --into /etc t".into(), "/etc is outside"),
             (format!("receive --into {FOLDER}/../.. t"), "is outside"),
+            (format!("receive --old /etc --into {inside} t"), "/etc is outside"),
+            ("receive --into /var/lib/treecast/agent/releases/app t".into(), "is outside"),
             ("send /etc/shadow".into(), "/etc/shadow is outside"),
             ("send --exec=id".into(), "--exec` is not permitted"),
             ("unicast client tcp /etc/passwd [::1]:1".into(), "/etc/passwd is outside"),

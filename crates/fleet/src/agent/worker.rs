@@ -24,6 +24,7 @@ use super::{
     fetch::Fetcher,
     keeper::{self, Kept, Told},
     permitted,
+    releases::Activated,
     spool::{Spool, SpoolError, Unfinished},
 };
 use crate::{
@@ -149,7 +150,7 @@ impl Worker {
         match work {
             Work::Stage { signed } => {
                 let staged = self.options.releases().stage(&signed);
-                self.answer(number, staged.map(|folder| json!(folder)).map_err(io::Error::other));
+                self.answer(number, staged.map(|staged| json!(staged)).map_err(io::Error::other));
             }
             Work::Verify { signed } => {
                 let worker = Arc::clone(self);
@@ -160,10 +161,10 @@ impl Worker {
             }
             Work::Activate { signed } => self.change_release(number, move |worker| {
                 let is_used = |folder: &Path| worker.uses(folder);
-                worker.options.releases().activate(&signed, &is_used).map(|()| json!(true))
+                worker.options.releases().activate(&signed, &is_used).map(answer_of)
             }),
             Work::GoBack { name } => self.change_release(number, move |worker| {
-                worker.options.releases().go_back(&name).map(|version| json!(version))
+                worker.options.releases().go_back(&name).map(answer_of)
             }),
             _ => {}
         }
@@ -398,6 +399,14 @@ impl Worker {
 
     fn lock_running(&self) -> std::sync::MutexGuard<'_, HashMap<u64, u32>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns what the manager is told of an activation: the version, or when it may be asked for again.
+fn answer_of(activated: Activated) -> serde_json::Value {
+    match activated {
+        Activated::Version(version) => json!(version),
+        Activated::Later(later) => json!(later),
     }
 }
 

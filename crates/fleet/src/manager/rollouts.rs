@@ -8,7 +8,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::PathBuf,
-    process::Stdio,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -17,12 +16,9 @@ use rusqlite::{OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, Command},
-    sync::{mpsc, watch},
-    time::timeout,
-};
+
+mod delivery;
+mod ways;
 
 use super::{
     hosts::{Host, HostId},
@@ -30,7 +26,8 @@ use super::{
     store::StoreError,
 };
 use crate::{
-    message::{Program, Report, Start, What, Work, read, text_of},
+    agent::releases::Activated,
+    message::{Work, read, text_of},
     release::{Release, ReleaseError, Signed},
 };
 
@@ -38,18 +35,12 @@ use crate::{
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 /// The longest time of an activation. The agent ends it before.
 const ACTIVATION_TIME: Duration = Duration::from_secs(700);
-/// The longest time that a sender waits for the receivers of a ring.
-const GATHER_TIME: Duration = Duration::from_secs(60);
-/// The slowest delivery that is waited for, in bytes a second.
-const SLOWEST_BYTES: u64 = 10_000;
 /// The time between two looks for hosts that were away, and for what the user wants.
 const LOOK: Duration = Duration::from_millis(500);
 /// The reason why the rollouts of a withdrawn release stop.
 const WITHDRAWN: &str = "the release was withdrawn";
-/// The time that a receiver waits for room on its disk, in seconds. The host has been asked for its room before.
-const ROOM_SECONDS: &str = "5";
-/// The tag of hosts that keep their version.
-const PINNED: &str = "pinned";
+/// The longest time until a window of a host opens.
+const LONGEST_WINDOW: Duration = Duration::from_secs(15 * 24 * 3600);
 
 /// A rollout that is wanted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -113,6 +104,11 @@ pub struct Sent {
     /// What has left the sender by its own count: IP packets of all fanouts, and retransmissions.
     pub sent_bytes: u64,
     pub unicast_bytes: u64,
+    /// `whole`, or `delta` where only what differs from the hosts' versions was sent.
+    pub way: String,
+    /// What a session sends of the release by each way, before losses. `delta_bytes` is `None` where a host had no earlier version.
+    pub whole_bytes: u64,
+    pub delta_bytes: Option<u64>,
 }
 
 /// A host in a rollout.
@@ -123,6 +119,9 @@ pub struct HostView {
     /// waiting, away, pinned, working, done or failed
     pub state: String,
     pub reason: Option<String>,
+    /// When the host's own window opens, in milliseconds since 1970. `None` if it waits for no window.
+    #[serde(default)]
+    pub until_ms: Option<u64>,
 }
 
 /// The reason why a rollout is not made.
@@ -164,32 +163,12 @@ struct Task {
 /// A host that takes part in a ring.
 type Member = (Host, u32);
 
-/// The receiver of a host, by the order that has started it.
-struct Receiver {
-    host: HostId,
-    order: u64,
-    reports: mpsc::UnboundedReceiver<Report>,
-}
-
-/// Tells a delivery that it is to end, and why.
-struct Interruption(watch::Receiver<Option<&'static str>>);
-
-impl Interruption {
-    /// Returns why the delivery is to end; `None` while it may go on.
-    fn reason(&self) -> Option<&'static str> {
-        *self.0.borrow()
-    }
-
-    /// Waits until the delivery is to end. Returns why.
-    async fn comes(&self) -> &'static str {
-        let mut heard = self.0.clone();
-        let reason = heard.wait_for(Option::is_some).await.map(|reason| *reason);
-        match reason {
-            Ok(reason) => reason.unwrap_or_default(),
-            // Nobody looks any more, so nothing interrupts it.
-            Err(_) => std::future::pending().await,
-        }
-    }
+/// What is written down of a host in a rollout.
+struct Known {
+    ring: u32,
+    state: String,
+    /// When its window opens, in milliseconds since 1970. `None` if it waits for none.
+    until: Option<u64>,
 }
 
 impl Rollouts {
@@ -201,8 +180,22 @@ impl Rollouts {
         let query = "SELECT id FROM rollouts WHERE state = 'running'";
         let open: Vec<i64> =
             hub.store.with(move |of| of.prepare(query)?.query_map([], |row| row.get(0))?.collect()).await?;
+        // Hosts that have the release and wait for their windows are to go back.
+        let query =
+            "SELECT rollout, hosts.name, releases.name FROM rollout_hosts JOIN hosts ON hosts.id = host
+                     JOIN rollouts ON rollouts.id = rollout JOIN releases ON releases.id = release
+                     WHERE rollout_hosts.state = 'done' AND until IS NOT NULL";
+        let going_back: Vec<(i64, String, String)> = hub
+            .store
+            .with(move |of| {
+                of.prepare(query)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+            })
+            .await?;
         let rollouts = Arc::new(Self { hub, state, treecast, active: Mutex::default() });
         open.into_iter().for_each(|id| rollouts.work_at(id));
+        for (id, host, name) in going_back {
+            rollouts.send_back(id, vec![host], name);
+        }
         Ok(rollouts)
     }
 
@@ -379,22 +372,38 @@ impl Rollouts {
         }
         let done: Vec<String> =
             view.hosts.into_iter().filter(|of| of.state == "done").map(|of| of.host).collect();
+        self.send_back(id, done, view.name);
+        Ok(())
+    }
+
+    /// Has hosts go back to the version of a release before, each in its own window.
+    fn send_back(self: &Arc<Self>, id: i64, hosts: Vec<String>, release: String) {
         let rollouts = Arc::clone(self);
         tokio::spawn(async move {
-            let back = done.iter().map(|host| rollouts.one_back(id, host, &view.name));
+            let back = hosts.iter().map(|host| rollouts.one_back(id, host, &release));
             futures_util::future::join_all(back).await;
         });
-        Ok(())
     }
 
     async fn one_back(&self, id: i64, name: &str, release: &str) {
         // A host that was removed meanwhile has no state any more.
         let Ok(host) = self.hub.host(name).await else { return };
         let went = async {
-            let work = Work::GoBack { name: release.to_owned() };
-            let version = self.ask(&host, work, ACTIVATION_TIME).await?;
-            self.refresh(&host).await?;
-            Ok::<_, String>(version.as_str().unwrap_or("the version before").to_owned())
+            loop {
+                let work = Work::GoBack { name: release.to_owned() };
+                match activated(self.ask(&host, work, ACTIVATION_TIME).await?)? {
+                    Activated::Version(version) => {
+                        self.refresh(&host).await?;
+                        return Ok::<_, String>(version);
+                    }
+                    Activated::Later(later) => {
+                        let says = format!("it is to go back: {}", later.says);
+                        let wait = self.set_later(id, &host, "done", &says, later.opens_ms).await;
+                        wait.map_err(|error| error.to_string())?;
+                        self.reopens(&host, later.opens_ms).await;
+                    }
+                }
+            }
         };
         let (state, reason) = match went.await {
             Ok(version) => ("back", format!("it went back to {version}")),
@@ -402,6 +411,19 @@ impl Rollouts {
         };
         if let Err(error) = self.set_host(id, &host, None, state, Some(&reason)).await {
             tracing::error!("rollout {id}: {name}: {reason}; {error}");
+        }
+    }
+
+    /// Waits until a host is here and its window is open, or it has come again: it may have other windows then.
+    async fn reopens(&self, host: &Host, opens_ms: u64) {
+        let before = self.hub.connection(host.id).await;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match self.hub.connection(host.id).await {
+                None => {}
+                now if now != before || opens_ms <= now_ms() => return,
+                Some(_) => {}
+            }
         }
     }
 
@@ -422,15 +444,26 @@ impl Rollouts {
         let query = format!("{SELECT} WHERE rollouts.id = ?1");
         let found = self.hub.store.with(move |of| {
             let Some(found) = of.query_row(&query, [id], view).optional()? else { return Ok(None) };
-            let hosts = "SELECT hosts.name, ring, rollout_hosts.state, reason FROM rollout_hosts
+            let hosts = "SELECT hosts.name, ring, rollout_hosts.state, reason, until FROM rollout_hosts
                          JOIN hosts ON hosts.id = host WHERE rollout = ?1 ORDER BY ring, hosts.name";
             let host = |row: &Row| {
-                Ok(HostView { host: row.get(0)?, ring: row.get(1)?, state: row.get(2)?, reason: row.get(3)? })
+                let (host, ring, state, reason, until_ms) =
+                    (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+                Ok(HostView { host, ring, state, reason, until_ms })
             };
             let hosts = of.prepare(hosts)?.query_map([id], host)?.collect::<Result<_, _>>()?;
-            let sent = "SELECT ring, hosts, sent_bytes, unicast_bytes FROM rollout_sent WHERE rollout = ?1 ORDER BY id";
+            let sent = "SELECT ring, hosts, sent_bytes, unicast_bytes, way, whole_bytes, delta_bytes
+                        FROM rollout_sent WHERE rollout = ?1 ORDER BY id";
             let one = |row: &Row| {
-                Ok(Sent { ring: row.get(0)?, hosts: row.get(1)?, sent_bytes: row.get(2)?, unicast_bytes: row.get(3)? })
+                Ok(Sent {
+                    ring: row.get(0)?,
+                    hosts: row.get(1)?,
+                    sent_bytes: row.get(2)?,
+                    unicast_bytes: row.get(3)?,
+                    way: row.get(4)?,
+                    whole_bytes: row.get(5)?,
+                    delta_bytes: row.get(6)?,
+                })
             };
             let sent = of.prepare(sent)?.query_map([id], one)?.collect::<Result<_, _>>()?;
             Ok(Some(RolloutView { hosts, sent, ..found }))
@@ -464,17 +497,35 @@ impl Rollouts {
             }
             let members = self.members(&task, number, ring).await?;
             self.deliver(&task, members).await?;
-        }
-        // Whoever was away gets it on coming, and whoever failed on being tried again.
-        while self.goes_on(&task).await? {
-            let (late, is_waiting) = self.late(&task).await?;
-            match (late.is_empty(), is_waiting) {
-                (true, false) => return Ok(self.set_state(id, "done", None).await?),
-                (true, true) => tokio::time::sleep(LOOK).await,
-                (false, _) => self.deliver(&task, late).await?,
+            // A ring is over when the windows of its hosts have come, too.
+            let is_of_ring = |of: u32, state: &str| of == number && state == "waiting";
+            if !self.finish_late(&task, &is_of_ring).await? {
+                return Ok(());
             }
         }
+        // Whoever was away gets it on coming.
+        if self.finish_late(&task, &|_, state| state == "away" || state == "waiting").await? {
+            self.set_state(id, "done", None).await?;
+        }
         Ok(())
+    }
+
+    /// Delivers to hosts as they come, and as their windows open, until none of these rings and states is left. Returns whether the
+    /// rollout goes on.
+    async fn finish_late(
+        &self,
+        task: &Task,
+        is_meant: &(dyn Fn(u32, &str) -> bool + Sync),
+    ) -> Result<bool, RolloutError> {
+        while self.goes_on(task).await? {
+            let (late, is_waiting) = self.late(task, is_meant, &mut connections).await?;
+            match (late.is_empty(), is_waiting) {
+                (true, false) => return Ok(true),
+                (true, true) => tokio::time::sleep(LOOK).await,
+                (false, _) => self.deliver(task, late).await?,
+            }
+        }
+        Ok(false)
     }
 
     async fn task(&self, id: i64) -> Result<Task, RolloutError> {
@@ -484,6 +535,7 @@ impl Rollouts {
             .store
             .with(move |of| of.query_row(query, [id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))))
             .await?;
+        let mut connections = BTreeMap::new();
         let signed: Signed = read(&signed).map_err(RolloutError::Wrong)?;
         let release = signed.check(None)?;
         let folder = self.folder(&release);
@@ -516,13 +568,13 @@ impl Rollouts {
     async fn members(&self, task: &Task, number: u32, ring: &Ring) -> Result<Vec<Member>, RolloutError> {
         let known = self.known(task.id).await?;
         let selected = self.hub.select(&ring.select).await?;
-        let has_begun = known.values().any(|(of, _)| *of == number);
+        let has_begun = known.values().any(|of| of.ring == number);
         let mut members = Vec::new();
         let mut entered = 0;
         for host in selected {
             match known.get(&host.id) {
-                Some((of, state))
-                    if *of == number && state != "done" && state != "failed" && state != "pinned" =>
+                Some(Known { ring, state, .. })
+                    if *ring == number && state != "done" && state != "failed" && state != "pinned" =>
                 {
                     members.push((host, number));
                 }
@@ -538,308 +590,51 @@ impl Rollouts {
         Ok(members)
     }
 
-    /// Returns the hosts that were away or are to be tried again and are here now, and whether others are still away.
-    async fn late(&self, task: &Task) -> Result<(Vec<Member>, bool), RolloutError> {
+    /// Returns the hosts that were away, waited for their windows or are to be tried again, and can be worked at now; and whether there
+    /// are others that cannot yet. `is_meant` chooses them by ring and state. `connections` has the connection of each host that waits
+    /// for its window: one that has come again may have other windows, and is asked at once.
+    async fn late(
+        &self,
+        task: &Task,
+        is_meant: &(dyn Fn(u32, &str) -> bool + Sync),
+    ) -> Result<(Vec<Member>, bool), RolloutError> {
         let known = self.known(task.id).await?;
+        let now_ms = now_ms();
         let (mut late, mut is_waiting) = (Vec::new(), false);
         for host in self.hub.hosts().await? {
-            match known.get(&host.id) {
-                Some((ring, state)) if state == "away" || state == "waiting" => match host.is_here {
-                    true => late.push((host, *ring)),
-                    false => is_waiting = true,
-                },
-                _ => {}
+            let Some(Known { ring, state, until }) = known.get(&host.id) else { continue };
+            if !is_meant(*ring, state) {
+                continue;
+            }
+            let connection = self.hub.connection(host.id).await;
+            let has_come_again = connection.is_some_and(|now| {
+                let before = connections.entry(host.id).or_insert(now);
+                std::mem::replace(before, now) != now
+            });
+            let is_due = until.is_none_or(|until| until <= now_ms) || has_come_again;
+            match host.is_here && is_due {
+                true => late.push((host, *ring)),
+                false => is_waiting = true,
             }
         }
         Ok((late, is_waiting))
     }
 
-    async fn known(&self, id: i64) -> Result<BTreeMap<HostId, (u32, String)>, StoreError> {
-        let query = "SELECT host, ring, state FROM rollout_hosts WHERE rollout = ?1";
-        let rows: Vec<(HostId, u32, String)> = self
+        connections: &mut BTreeMap<HostId, u64>,
+    async fn known(&self, id: i64) -> Result<BTreeMap<HostId, Known>, StoreError> {
+        let query = "SELECT host, ring, state, until FROM rollout_hosts WHERE rollout = ?1";
+        let rows: Vec<(HostId, Known)> = self
             .hub
             .store
             .with(move |of| {
-                of.prepare(query)?
-                    .query_map([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-                    .collect()
+                let known = |row: &Row| {
+                    let known = Known { ring: row.get(1)?, state: row.get(2)?, until: row.get(3)? };
+                    Ok((row.get(0)?, known))
+                };
+                of.prepare(query)?.query_map([id], known)?.collect()
             })
             .await?;
-        Ok(rows.into_iter().map(|(host, ring, state)| (host, (ring, state))).collect())
-    }
-
-    /// Delivers to hosts by one session, has them activate it, and writes down how each fared. When the release is withdrawn or the
-    /// rollout is aborted meanwhile, the session ends, and hosts that have not begun to activate do not.
-    async fn deliver(&self, task: &Task, members: Vec<Member>) -> Result<(), RolloutError> {
-        let (say, heard) = watch::channel(None);
-        let interruption = Interruption(heard);
-        tokio::select! {
-            delivered = self.deliver_until(task, members, &interruption) => delivered,
-            error = self.watch(task.id, say) => Err(error),
-        }
-    }
-
-    /// Looks whether a rollout is ended from outside, again and again. Returns only if the database fails.
-    async fn watch(&self, id: i64, say: watch::Sender<Option<&'static str>>) -> RolloutError {
-        let query = "SELECT rollouts.state, withdrawn FROM rollouts JOIN releases ON releases.id = release WHERE rollouts.id = ?1";
-        loop {
-            let found = self
-                .hub
-                .store
-                .with(move |of| of.query_row(query, [id], |row| Ok((row.get(0)?, row.get(1)?))));
-            let (state, is_withdrawn): (String, bool) = match found.await {
-                Ok(found) => found,
-                Err(error) => return error.into(),
-            };
-            let reason = match (is_withdrawn, state.as_str()) {
-                (true, _) => Some(WITHDRAWN),
-                (false, "aborted") => Some("the rollout was aborted"),
-                _ => None,
-            };
-            if reason.is_some() {
-                // It counts until the delivery has ended, even if the rollout is taken up again at once.
-                say.send_replace(reason);
-                std::future::pending::<()>().await;
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-    }
-
-    async fn deliver_until(
-        &self,
-        task: &Task,
-        members: Vec<Member>,
-        interruption: &Interruption,
-    ) -> Result<(), RolloutError> {
-        let mut working = Vec::new();
-        for (host, ring) in members {
-            let has_it = host.facts.releases.get(&task.release.name) == Some(&task.release.version);
-            let (state, reason) = match () {
-                () if host.tags.contains_key(PINNED) => ("pinned", Some("the host keeps its version")),
-                () if has_it => ("done", None),
-                () if !host.is_here => ("away", None),
-                () => ("working", None),
-            };
-            self.set_host(task.id, &host, Some(ring), state, reason).await?;
-            if state == "working" {
-                working.push((host, ring));
-            }
-        }
-        let staged = self.stage(task, working).await?;
-        let lacking: Vec<&(Member, Option<PathBuf>)> =
-            staged.iter().filter(|(_, folder)| folder.is_some()).collect();
-        let complaints = match lacking.is_empty() {
-            true => BTreeMap::new(),
-            false => self.send(task, &lacking, interruption).await?,
-        };
-        let finish = staged.iter().map(|((host, _), _)| {
-            self.finish(task, host, complaints.get(&host.id).map(String::as_str), interruption)
-        });
-        for finished in futures_util::future::join_all(finish).await {
-            finished?;
-        }
-        Ok(())
-    }
-
-    /// Has hosts make ready. Returns each that did with the folder for the files; `None` where it has them.
-    async fn stage(
-        &self,
-        task: &Task,
-        hosts: Vec<Member>,
-    ) -> Result<Vec<(Member, Option<PathBuf>)>, RolloutError> {
-        let stage = hosts
-            .iter()
-            .map(|(host, _)| self.ask(host, Work::Stage { signed: task.signed.clone() }, ANSWER_TIME));
-        let answers = futures_util::future::join_all(stage).await;
-        let mut staged = Vec::new();
-        for (member, answer) in hosts.into_iter().zip(answers) {
-            match answer {
-                Ok(folder) => staged.push((member, folder.as_str().map(PathBuf::from))),
-                Err(reason) => self.set_host(task.id, &member.0, None, "failed", Some(&reason)).await?,
-            }
-        }
-        Ok(staged)
-    }
-
-    /// Sends the release to all of these hosts by one session. Who did not get it is found by comparing. Returns what receivers that
-    /// failed have said.
-    async fn send(
-        &self,
-        task: &Task,
-        hosts: &[&(Member, Option<PathBuf>)],
-        interruption: &Interruption,
-    ) -> Result<BTreeMap<HostId, String>, RolloutError> {
-        let (mut sender, mut lines) = self.start_sender(task, hosts.len())?;
-        let mut ticket = None;
-        let mut sent_bytes = 0;
-        let mut receivers = Vec::new();
-        let longest = GATHER_TIME * 2 + Duration::from_secs(task.release.size_bytes() / SLOWEST_BYTES);
-        let hear = async {
-            loop {
-                let line = tokio::select! {
-                    line = lines.next_line() => line,
-                    _ = interruption.comes() => break,
-                };
-                let Ok(Some(line)) = line else { break };
-                let event: Value = serde_json::from_str(&line).unwrap_or_default();
-                sent_bytes = left_bytes(&event).max(sent_bytes);
-                if ticket.is_none() && event["event"] == "ticket" {
-                    let text = event["ticket"].as_str().unwrap_or_default().to_owned();
-                    receivers = self.start_receivers(hosts, &text).await?;
-                    ticket = Some(text);
-                }
-            }
-            Ok::<_, RolloutError>(())
-        };
-        let heard = timeout(longest, hear).await;
-        // One that is done has ended by itself.
-        _ = sender.kill().await;
-        heard.unwrap_or(Ok(()))?;
-        let ended = receivers.into_iter().map(|receiver| self.await_receiver(receiver, interruption));
-        let mut complaints = BTreeMap::new();
-        for ended in futures_util::future::join_all(ended).await {
-            complaints.extend(ended?);
-        }
-        let unicast_bytes = task.release.size_bytes() * hosts.len() as u64;
-        let row = (task.id, hosts.first().map_or(1, |of| of.0.1), hosts.len(), sent_bytes, unicast_bytes);
-        let insert = "INSERT INTO rollout_sent (rollout, ring, hosts, sent_bytes, unicast_bytes) VALUES (?1, ?2, ?3, ?4, ?5)";
-        self.hub.store.with(move |of| of.execute(insert, row)).await?;
-        Ok(complaints)
-    }
-
-    fn start_sender(
-        &self,
-        task: &Task,
-        receivers: usize,
-    ) -> io::Result<(Child, tokio::io::Lines<BufReader<tokio::process::ChildStdout>>)> {
-        let mut command = Command::new(&self.treecast);
-        command.args(["send", "--json", "--fanout", "auto", "--wait", &receivers.to_string()]);
-        command.args(["--wait-timeout", &format!("{}s", GATHER_TIME.as_secs())]);
-        // With a slash at the end, what is in the folder.
-        command.arg(task.folder.join(""));
-        let mut sender = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()?;
-        let output = sender.stdout.take().ok_or_else(|| io::Error::other("the sender has no output"))?;
-        Ok((sender, BufReader::new(output).lines()))
-    }
-
-    async fn start_receivers(
-        &self,
-        hosts: &[&(Member, Option<PathBuf>)],
-        ticket: &str,
-    ) -> Result<Vec<Receiver>, RolloutError> {
-        let mut receivers = Vec::new();
-        for ((host, _), folder) in hosts {
-            let Some(folder) = folder else { continue };
-            let mut arguments: Vec<String> =
-                ["receive", "--json", "--name", &host.name].map(str::to_owned).into();
-            let words = ["--interface", &host.facts.interface, "--wait-for-space", ROOM_SECONDS, "--into"];
-            arguments.extend(words.map(str::to_owned));
-            arguments.extend([folder.to_string_lossy().into_owned(), ticket.to_owned()]);
-            let limit = GATHER_TIME * 3 + Duration::from_secs(3600);
-            let start = Start {
-                program: Program::Treecast,
-                arguments,
-                folder: None,
-                at_ns: None,
-                limit_ms: limit.as_millis() as u64,
-            };
-            let (order, reports) = self.hub.order_and_hear(host.id, Work::Start(start)).await?;
-            receivers.push(Receiver { host: host.id, order, reports });
-        }
-        Ok(receivers)
-    }
-
-    /// Waits for the end of a receiver whose sender has ended. One that goes on without it is ended. Returns what one that has failed
-    /// has said.
-    async fn await_receiver(
-        &self,
-        mut receiver: Receiver,
-        interruption: &Interruption,
-    ) -> Result<Option<(HostId, String)>, RolloutError> {
-        let Receiver { host, order, .. } = receiver;
-        tokio::select! {
-            said = complaint(&mut receiver.reports) => return Ok(said.map(|said| (host, said))),
-            _ = too_long(ANSWER_TIME) => {}
-            _ = interruption.comes() => {}
-        }
-        self.hub.order(host, Work::Signal { order, signal: libc::SIGTERM }).await?;
-        match timeout(ANSWER_TIME, complaint(&mut receiver.reports)).await {
-            Ok(said) => Ok(said.map(|said| (host, said))),
-            Err(_) => {
-                let reason = "the session has ended without this host";
-                self.hub.give_up(host, order, reason).await?;
-                Ok(Some((host, reason.to_owned())))
-            }
-        }
-    }
-
-    /// Has a host compare what came and activate it, and waits until the host itself reports the version.
-    /// `complaint` is what its receiver has said, if that has failed.
-    async fn finish(
-        &self,
-        task: &Task,
-        host: &Host,
-        complaint: Option<&str>,
-        interruption: &Interruption,
-    ) -> Result<(), RolloutError> {
-        let (state, reason) = match self.activate(task, host, interruption).await {
-            Ok(()) => ("done", None),
-            // A host that has it in spite of that reports it with its facts.
-            Err(_) if interruption.reason().is_some() => {
-                ("waiting", interruption.reason().map(str::to_owned))
-            }
-            Err(reason) => {
-                let said = complaint.map(|said| format!(" ({said})")).unwrap_or_default();
-                ("failed", Some(format!("{reason}{said}")))
-            }
-        };
-        Ok(self.set_host(task.id, host, None, state, reason.as_deref()).await?)
-    }
-
-    async fn activate(&self, task: &Task, host: &Host, interruption: &Interruption) -> Result<(), String> {
-        let signed = || task.signed.clone();
-        let patience = ANSWER_TIME + Duration::from_secs(task.release.size_bytes() / 10_000_000);
-        let patience = async {
-            tokio::select! {
-                reason = too_long(patience) => reason,
-                reason = interruption.comes() => reason,
-            }
-        };
-        let found = self.hub.ask(host.id, Work::Verify { signed: signed() }, patience).await?;
-        if let Some(reason) = interruption.reason() {
-            return Err(reason.to_owned());
-        }
-        if let Some(how) = found.as_str() {
-            return Err(format!("not all of it came: {how}"));
-        }
-        let patience = async {
-            tokio::select! {
-                reason = too_long(ACTIVATION_TIME) => reason,
-                // A host that is here has begun, and tells how it went. One that is away has not, and is not to begin on coming.
-                reason = self.leaves(host.id, interruption) => reason,
-            }
-        };
-        self.hub.ask(host.id, Work::Activate { signed: signed() }, patience).await?;
-        match self.refresh(host).await?.get(&task.release.name) {
-            Some(version) if *version == task.release.version => Ok(()),
-            other => {
-                Err(format!("after the activation it reports {}", other.map_or("no version", String::as_str)))
-            }
-        }
-    }
-
-    /// Waits until a delivery is interrupted and a host is away. Returns why it was interrupted.
-    async fn leaves(&self, host: HostId, interruption: &Interruption) -> &'static str {
-        let reason = interruption.comes().await;
-        while self.hub.is_here(host).await {
-            tokio::time::sleep(LOOK).await;
-        }
-        reason
+        Ok(rows.into_iter().collect())
     }
 
     /// Asks a host for its facts. Returns the versions of its releases.
@@ -875,35 +670,41 @@ impl Rollouts {
     ) -> Result<(), StoreError> {
         let (host, reason) = (host.id, reason.map(str::to_owned));
         let set = "INSERT INTO rollout_hosts (rollout, host, ring, state, reason) VALUES (?1, ?2, coalesce(?3, 1), ?4, ?5)
-                   ON CONFLICT (rollout, host) DO UPDATE SET state = ?4, reason = ?5";
+                   ON CONFLICT (rollout, host) DO UPDATE SET state = ?4, reason = ?5, until = NULL";
         self.hub.store.with(move |of| of.execute(set, params![id, host, ring, state, reason])).await?;
+        self.hub.tell(Change::Rollout { id });
+        Ok(())
+    }
+
+    /// Writes down that a host waits for its own window, which opens at a time by its clock.
+    async fn set_later(
+        &self,
+        id: i64,
+        host: &Host,
+        state: &'static str,
+        says: &str,
+        opens_ms: u64,
+    ) -> Result<(), StoreError> {
+        // A host whose clock is far off is asked again within two weeks all the same.
+        let opens_ms = opens_ms.min(now_ms() + LONGEST_WINDOW.as_millis() as u64);
+        let (host, says) = (host.id, format!("{says:.300}"));
+        let set = "UPDATE rollout_hosts SET state = ?3, reason = ?4, until = ?5 WHERE rollout = ?1 AND host = ?2";
+        self.hub.store.with(move |of| of.execute(set, params![id, host, state, says, opens_ms])).await?;
         self.hub.tell(Change::Rollout { id });
         Ok(())
     }
 }
 
-/// Returns what has left a sender by an event of it: IP packets by each fanout, and what receivers were sent again over their own
-/// connections.
-fn left_bytes(event: &Value) -> u64 {
-    let of = |value: &Value, key: &str| value[key].as_u64().unwrap_or(0);
-    let fanouts = event["fanout"].as_object().into_iter().flatten();
-    let receivers = event["receivers"].as_array().into_iter().flatten();
-    let first: u64 = fanouts.map(|(_, fanout)| of(fanout, "left_bytes")).sum();
-    first + receivers.map(|receiver| of(receiver, "retransmitted_bytes")).sum::<u64>()
+/// Reads what a host says of an activation.
+fn activated(value: Value) -> Result<Activated, String> {
+    match value {
+        Value::String(version) => Ok(Activated::Version(version)),
+        other => serde_json::from_value(other).map(Activated::Later).map_err(|error| not_understood(&error)),
+    }
 }
 
-/// Waits until a program has ended. Returns the last line of its errors if it has failed.
-async fn complaint(reports: &mut mpsc::UnboundedReceiver<Report>) -> Option<String> {
-    while let Some(report) = reports.recv().await {
-        match report.what {
-            What::Ended(end) if end.code == Some(0) => return None,
-            What::Ended(end) => return end.errors.lines().last().map(|line| format!("{line:.300}")),
-            What::Failed { reason } => return Some(reason),
-            What::Done { .. } => return None,
-            _ => {}
-        }
-    }
-    None
+fn not_understood(error: &serde_json::Error) -> String {
+    format!("its agent is of another version, and its answer is not understood: {error}")
 }
 
 const SELECT: &str =
