@@ -279,6 +279,23 @@ fn a_ring_is_sent_what_differs_if_that_is_less() {
         ring.wait_for(number, "done");
         (ring.rollout(number)["sent"][0].clone(), ring.fleet(&format!("rollout show {number}")))
     };
+    // Before it begins, the simulator says what it will cost.
+    fs::create_dir_all(ring.site.scratch.path("source")).unwrap();
+    fs::write(ring.site.scratch.path("source/program"), &bytes).unwrap();
+    ring.fleet("release add app 1.0 source --key release");
+    let planned = ring.fleet("rollout plan 1 --ring client0 --ring client* --loss 0%");
+    assert_says(
+        &planned,
+        &[
+            "app 1.0, for hosts on one link of 100",
+            "1     1      0     0     0       whole  3000000  multicast",
+        ],
+    );
+    let planned = ring.fleet("--json rollout plan 1 --ring client0 --ring client* --rate 1G");
+    let planned: Value = serde_json::from_str(&planned).unwrap();
+    let second = &planned["rings"][1];
+    assert_eq!((&second["hosts"], &second["away"]), (&2.into(), &1.into()), "{planned}");
+    assert_eq!(second["forecasts"].as_array().unwrap().len(), 2);
     fs::write(ring.site.scratch.path("repaired"), "").unwrap();
     let (sent, shown) = roll_out(&ring, 1, &bytes, "client0,client1");
     assert_eq!((&sent["way"], &sent["delta_bytes"]), (&"whole".into(), &Value::Null));

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use treecast_driver::security::Identity;
 use treecast_fleet::{client::Client, release::Release};
+use treecast_host::quantity;
 
 use super::{asked, delete, get, items, post, print_table, text};
 use crate::{Outcome, arguments::counted};
@@ -72,6 +73,22 @@ enum RolloutCommand {
     /// List rollouts
     List,
     /// Show how each host fares
+    /// Tell who would be in each ring, and what its session would cost by each fanout
+    ///
+    /// The simulator finds the cost, for hosts on one link. Begins nothing.
+    Plan {
+        /// The number of the release
+        release: i64,
+        /// Hosts, or the first N of them. Rings follow each other
+        #[arg(long = "ring", value_name = "SELECTION[:N]", required = true)]
+        rings: Vec<String>,
+        /// The rate of the manager's link [default: 100M]
+        #[arg(long, value_parser = quantity::rates_bps(1_000..=1_000_000_000_000))]
+        rate: Option<u64>,
+        /// The share of packets that each host loses, such as 1% [default: 0.1%]
+        #[arg(long, value_parser = quantity::shares(0.0..=0.5))]
+        loss: Option<f64>,
+    },
     Show {
         /// The number of the rollout
         rollout: i64,
@@ -135,6 +152,17 @@ pub fn rollout(client: &Client, args: RolloutArgs, json: bool) -> Result<(), Box
             let rings: Vec<Value> = rings.iter().map(|ring| as_ring(ring)).collect();
             let body = json!({ "release": release, "rings": rings, "errors": errors, "approval": approval });
             post(client, "/api/rollouts", &body)?
+        RolloutCommand::Plan { release, rings, rate, loss } => {
+            let rings: Vec<Value> = rings.iter().map(|ring| as_ring(ring)).collect();
+            let body = json!({ "release": release, "rings": rings, "rate_bps": rate, "loss": loss });
+            let plan = post(client, "/api/rollouts/plan", &body)?;
+            if json {
+                say!("{plan}")
+            } else {
+                print_plan(&plan)
+            }
+            return Ok(());
+        }
         }
         RolloutCommand::Show { rollout } => get(client, &format!("/api/rollouts/{rollout}"))?,
         RolloutCommand::Change { rollout, to } => {
@@ -199,6 +227,40 @@ fn print_rollouts(rollouts: &Value) {
     let mut rows = vec![["ROLLOUT", "NAME", "VERSION", "STATE", "WHY"].map(str::to_owned).to_vec()];
     for rollout in items(rollouts) {
         let word = |key: &str| rollout[key].as_str().unwrap_or("-").to_owned();
+/// Prints the cost of each ring by each fanout.
+fn print_plan(plan: &Value) {
+    let (rate, loss) = (plan["rate_bps"].as_u64().unwrap_or(0), plan["loss"].as_f64().unwrap_or(0.0));
+    say!(
+        "{} {}, for hosts on one link of {}bit/s that lose {:.2} % of all packets each",
+        text(plan, "name"),
+        text(plan, "version"),
+        quantity::RateText(rate),
+        loss * 100.0
+    );
+    let titles = ["RING", "HOSTS", "AWAY", "DONE", "PINNED", "WAY", "BYTES", "FANOUT", "SENT", "TIME"];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    for ring in items(&plan["rings"]) {
+        let number = |key: &str| ring[key].to_string();
+        let bytes = if ring["way"] == "delta" { number("delta_bytes") } else { number("whole_bytes") };
+        let way = text(ring, "way").to_owned();
+        let first =
+            [number("ring"), number("hosts"), number("away"), number("done"), number("pinned"), way, bytes];
+        let none = vec!["-".to_owned(); 3];
+        let forecasts = items(&ring["forecasts"]).iter().map(|forecast| {
+            let seconds = forecast["seconds"].as_f64().unwrap_or(0.0);
+            vec![
+                text(forecast, "fanout").to_owned(),
+                forecast["sender_bytes"].to_string(),
+                format!("{seconds:.1} s"),
+            ]
+        });
+        let forecasts: Vec<Vec<String>> = forecasts.collect();
+        let forecasts = if forecasts.is_empty() { vec![none] } else { forecasts };
+        rows.extend(forecasts.into_iter().map(|forecast| [first.to_vec(), forecast].concat()));
+    }
+    print_table(&rows);
+}
+
         rows.push(vec![
             rollout["id"].to_string(),
             word("name"),

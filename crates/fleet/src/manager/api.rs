@@ -34,7 +34,7 @@ use super::{
     asks::{self, Answer},
     hosts::Host,
     hub::{Hub, HubError, now_ms},
-    rollouts::{NewRollout, ReleaseView, RolloutError, RolloutView, Rollouts},
+    rollouts::{NewPlan, NewRollout, PlanView, ReleaseView, RolloutError, RolloutView, Rollouts},
     runs::{NewRun, RunView, Runs, RunsError},
     store::StoreError,
 };
@@ -141,6 +141,7 @@ impl Api {
             .route("/api/releases/{id}", delete(withdraw_release))
             .route("/api/releases/{id}/verify", post(verify_release))
             .route("/api/rollouts", get(rollouts).post(begin_rollout))
+            .route("/api/rollouts/plan", post(plan_rollout))
             .route("/api/rollouts/{id}", get(rollout))
             .route("/api/rollouts/{id}/{change}", post(change_rollout))
             .route("/api/audit", get(audit))
@@ -590,6 +591,10 @@ async fn begin_rollout(
     api.permit(&caller, Role::ReleaseManager, "roll out", &new.release.to_string()).await?;
     let id = api.0.rollouts.begin(&caller.name, new).await?;
     Ok(Json(api.0.rollouts.one(id).await?))
+}
+
+async fn plan_rollout(State(api): State<Api>, _: Caller, Json(new): Json<NewPlan>) -> Answered<PlanView> {
+    Ok(Json(api.0.rollouts.plan(new).await?))
 }
 
 /// Changes what becomes of a rollout: approve, pause, go, abort, retry or back.

@@ -18,8 +18,10 @@ use serde_json::Value;
 use thiserror::Error;
 
 mod delivery;
+mod plan;
 mod ways;
 
+pub use self::plan::{NewPlan, PlanView};
 use super::{
     hosts::{Host, HostId},
     hub::{Change, Hub, HubError, now_ms, too_long},
@@ -37,6 +39,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(60);
 const ACTIVATION_TIME: Duration = Duration::from_secs(700);
 /// The time between two looks for hosts that were away, and for what the user wants.
 const LOOK: Duration = Duration::from_millis(500);
+/// The tag of hosts that keep their version.
+const PINNED: &str = "pinned";
 /// The reason why the rollouts of a withdrawn release stop.
 const WITHDRAWN: &str = "the release was withdrawn";
 /// The longest time until a window of a host opens.
@@ -688,7 +692,8 @@ impl Rollouts {
         // A host whose clock is far off is asked again within two weeks all the same.
         let opens_ms = opens_ms.min(now_ms() + LONGEST_WINDOW.as_millis() as u64);
         let (host, says) = (host.id, format!("{says:.300}"));
-        let set = "UPDATE rollout_hosts SET state = ?3, reason = ?4, until = ?5 WHERE rollout = ?1 AND host = ?2";
+        let set =
+            "UPDATE rollout_hosts SET state = ?3, reason = ?4, until = ?5 WHERE rollout = ?1 AND host = ?2";
         self.hub.store.with(move |of| of.execute(set, params![id, host, state, says, opens_ms])).await?;
         self.hub.tell(Change::Rollout { id });
         Ok(())

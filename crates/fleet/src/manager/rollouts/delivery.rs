@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::params;
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -17,8 +16,8 @@ use tokio::{
 };
 
 use super::{
-    ACTIVATION_TIME, ANSWER_TIME, LOOK, Member, RolloutError, Rollouts, Task, WITHDRAWN, activated, not_understood,
-    ways::Way,
+    ACTIVATION_TIME, ANSWER_TIME, LOOK, Member, PINNED, RolloutError, Rollouts, Task, WITHDRAWN, activated,
+    not_understood, ways::Way,
 };
 use crate::{
     agent::releases::{Activated, Later, Staged},
@@ -35,8 +34,6 @@ const GATHER_TIME: Duration = Duration::from_secs(60);
 const SLOWEST_BYTES: u64 = 10_000;
 /// The time that a receiver waits for room on its disk, in seconds. The host has been asked for its room before.
 const ROOM_SECONDS: &str = "5";
-/// The tag of hosts that keep their version.
-const PINNED: &str = "pinned";
 
 /// A host that gets a release in a session, and where it puts it.
 type Getting = (Member, Staged);
