@@ -320,3 +320,57 @@ fn a_ring_is_sent_what_differs_if_that_is_less() {
     let verified = ring.fleet("verify 4");
     assert_says(&verified, &["client0: has all of it", "client1: has all of it", "client2: has all of it"]);
 }
+
+#[test]
+fn a_new_agent_is_tried_by_one_host_and_goes_back_if_it_does_not_report() {
+    let (mut ring, _) = Ring::on("lan:clients=3");
+    for node in ["client1", "client0"] {
+        ring.end_last(node);
+    }
+    for node in ["client0", "client1"] {
+        let path = ring.site.scratch.path(&format!("{node}.toml"));
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(path, format!("{text}agent = true\ntrial = \"15s\"\n")).unwrap();
+        ring.start(node, "");
+    }
+    let add = |ring: &Ring, version: &str, script: &str| {
+        let folder = ring.site.scratch.path("agent");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("treecast"), format!("#!/bin/sh\n{script}\n")).unwrap();
+        ring.fleet(&format!("release add agent {version} agent --key release --agent"));
+    };
+    let begin = |ring: &Ring, id: u32, state: &str| {
+        ring.fleet(&format!("rollout start {id} --ring client0,client1"));
+        ring.wait_for(id, state);
+        ring.fleet(&format!("rollout show {id}"))
+    };
+    // The real program, by way of a file of the release.
+    add(&ring, "1", &format!("exec {} \"$@\"", env!("CARGO_BIN_EXE_treecast")));
+    let shown = begin(&ring, 1, "done");
+    assert_says(&shown, &["client0  1     done", "client1  2     done"]);
+    assert_says(&ring.fleet("hosts release.agent=1"), &["2 hosts, 2 here"]);
+    // One that ends, and one that does nothing. The other host never gets them.
+    add(&ring, "2", "exit 3");
+    let shown = begin(&ring, 2, "stopped");
+    assert_says(
+        &shown,
+        &["client0  1     failed  the new program ended before it had reported (exit status: 3)"],
+    );
+    assert!(!shown.contains("client1"), "{shown}");
+    add(&ring, "3", "exec sleep 1000");
+    let shown = begin(&ring, 3, "stopped");
+    assert_says(&shown, &["client0  1     failed  the new program did not report in 15 s"]);
+    wait_until("the program before is back", || {
+        ring.fleet("hosts release.agent=1").contains("2 hosts, 2 here")
+    });
+    // Back to the program that is installed.
+    ring.fleet("rollout change 1 back");
+    wait_until("both are back", || ring.states(1).iter().all(|(_, state)| state == "back"));
+    assert_says(&ring.fleet("rollout show 1"), &["it went back to the installed program"]);
+    assert_says(&ring.fleet("hosts release.agent=1"), &["0 hosts"]);
+    // A host that does not permit it refuses before anything is sent.
+    ring.start("client2", "");
+    ring.fleet("rollout start 1 --ring client2");
+    ring.wait_for(4, "stopped");
+    assert_says(&ring.fleet("rollout show 4"), &["set `agent = true` below [roll_out]"]);
+}

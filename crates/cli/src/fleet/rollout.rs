@@ -37,6 +37,9 @@ enum ReleaseCommand {
         /// Only for hosts that have this version
         #[arg(long, value_name = "VERSION")]
         from: Option<String>,
+        /// The folder has a program `treecast` that is to be the agent of hosts from now on
+        #[arg(long)]
+        agent: bool,
     },
     /// List releases
     List,
@@ -70,9 +73,6 @@ enum RolloutCommand {
         #[arg(long)]
         approval: bool,
     },
-    /// List rollouts
-    List,
-    /// Show how each host fares
     /// Tell who would be in each ring, and what its session would cost by each fanout
     ///
     /// The simulator finds the cost, for hosts on one link. Begins nothing.
@@ -89,6 +89,9 @@ enum RolloutCommand {
         #[arg(long, value_parser = quantity::shares(0.0..=0.5))]
         loss: Option<f64>,
     },
+    /// List rollouts
+    List,
+    /// Show how each host fares
     Show {
         /// The number of the rollout
         rollout: i64,
@@ -115,10 +118,11 @@ pub struct VerifyArgs {
 
 pub fn release(client: &Client, args: ReleaseArgs, json: bool) -> Result<(), Box<dyn std::error::Error>> {
     match args.command {
-        ReleaseCommand::Add { name, version, folder, key, architecture, from } => {
+        ReleaseCommand::Add { name, version, folder, key, architecture, from, agent } => {
             let identity = Identity::named(&key)?;
             let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
             let release = Release::of_folder(&folder, &name, &version, architecture, from)?;
+            let release = if agent { release.for_agents()? } else { release };
             let body = json!({ "signed": release.sign(&identity), "folder": folder });
             let added = post(client, "/api/releases", &body)?;
             match json {
@@ -148,10 +152,6 @@ pub fn rollout(client: &Client, args: RolloutArgs, json: bool) -> Result<(), Box
             }
             return Ok(());
         }
-        RolloutCommand::Start { release, rings, errors, approval } => {
-            let rings: Vec<Value> = rings.iter().map(|ring| as_ring(ring)).collect();
-            let body = json!({ "release": release, "rings": rings, "errors": errors, "approval": approval });
-            post(client, "/api/rollouts", &body)?
         RolloutCommand::Plan { release, rings, rate, loss } => {
             let rings: Vec<Value> = rings.iter().map(|ring| as_ring(ring)).collect();
             let body = json!({ "release": release, "rings": rings, "rate_bps": rate, "loss": loss });
@@ -163,6 +163,10 @@ pub fn rollout(client: &Client, args: RolloutArgs, json: bool) -> Result<(), Box
             }
             return Ok(());
         }
+        RolloutCommand::Start { release, rings, errors, approval } => {
+            let rings: Vec<Value> = rings.iter().map(|ring| as_ring(ring)).collect();
+            let body = json!({ "release": release, "rings": rings, "errors": errors, "approval": approval });
+            post(client, "/api/rollouts", &body)?
         }
         RolloutCommand::Show { rollout } => get(client, &format!("/api/rollouts/{rollout}"))?,
         RolloutCommand::Change { rollout, to } => {
@@ -223,10 +227,6 @@ fn print_releases(releases: &Value) {
     print_table(&rows);
 }
 
-fn print_rollouts(rollouts: &Value) {
-    let mut rows = vec![["ROLLOUT", "NAME", "VERSION", "STATE", "WHY"].map(str::to_owned).to_vec()];
-    for rollout in items(rollouts) {
-        let word = |key: &str| rollout[key].as_str().unwrap_or("-").to_owned();
 /// Prints the cost of each ring by each fanout.
 fn print_plan(plan: &Value) {
     let (rate, loss) = (plan["rate_bps"].as_u64().unwrap_or(0), plan["loss"].as_f64().unwrap_or(0.0));
@@ -261,6 +261,10 @@ fn print_plan(plan: &Value) {
     print_table(&rows);
 }
 
+fn print_rollouts(rollouts: &Value) {
+    let mut rows = vec![["ROLLOUT", "NAME", "VERSION", "STATE", "WHY"].map(str::to_owned).to_vec()];
+    for rollout in items(rollouts) {
+        let word = |key: &str| rollout[key].as_str().unwrap_or("-").to_owned();
         rows.push(vec![
             rollout["id"].to_string(),
             word("name"),

@@ -13,9 +13,16 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use treecast_driver::security::PublicKey;
-use treecast_host::clock::{self, WallTime};
+use treecast_host::{
+    clock::{self, WallTime},
+    quantity::Time,
+};
 
-use super::{joined::write_private, window::Windows};
+use super::{
+    joined::write_private,
+    program::{self, Choice, Own},
+    window::Windows,
+};
 use crate::{
     message::{read, text_of},
     release::{Release, Signed},
@@ -31,6 +38,20 @@ pub struct Habits {
     pub activate: Vec<String>,
     /// The times at which releases are activated. Without any: always.
     pub window: Windows,
+    /// Whether releases may replace the program of the agent itself.
+    pub agent: bool,
+    /// The time that a new program of the agent has to report. `None`: two minutes.
+    pub trial: Option<Time>,
+}
+
+/// The time that a new program of the agent has to report, if the host does not say.
+const TRIAL: Duration = Duration::from_secs(120);
+
+impl Habits {
+    /// Returns the time that a new program of the agent has to report.
+    pub fn trial(&self) -> Duration {
+        self.trial.map_or(TRIAL, |time| time.0)
+    }
 }
 
 /// The place for the files of a release.
@@ -55,6 +76,8 @@ pub enum Activated {
     Version(String),
     /// Nothing was activated: the host's window is closed.
     Later(Later),
+    /// Another program of the agent is chosen. It starts when this one has ended, and reports what came of it.
+    Replaced,
 }
 
 /// The reason why a host does not activate anything yet.
@@ -161,6 +184,9 @@ impl Releases<'_> {
         if let Some(later) = self.later() {
             return Ok(Activated::Later(later));
         }
+        if release.kind.is_agent() {
+            return self.replace(Own { name: release.name, version: release.version });
+        }
         self.run(&release.name, &release.version, &kept)?;
         self.note(&release.name, &release.version)?;
         is_active()
@@ -168,7 +194,11 @@ impl Releases<'_> {
 
     /// Activates the version before, if the host's window is open.
     pub fn go_back(&self, name: &str) -> Result<Activated, String> {
+        let is_agent = Choice::load(self.state).active.is_some_and(|own| own.name == name);
         let versions = self.versions().remove(name).unwrap_or_default();
+        if is_agent && versions.before.is_none() && self.later().is_none() {
+            return self.replace_by_installed(name);
+        }
         let before =
             versions.before.ok_or_else(|| format!("there is no version of {name} before the active one"))?;
         let kept = self.versions_of(name).join(&before);
@@ -178,9 +208,39 @@ impl Releases<'_> {
         if let Some(later) = self.later() {
             return Ok(Activated::Later(later));
         }
+        if is_agent {
+            return self.replace(Own { name: name.to_owned(), version: before });
+        }
         self.run(name, &before, &kept)?;
         self.note(name, &before)?;
         Ok(Activated::Version(before))
+    }
+
+    /// Puts another program of the agent on trial.
+    fn replace(&self, own: Own) -> Result<Activated, String> {
+        use std::os::unix::fs::PermissionsExt;
+        let path = program::path(self.state, &own);
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+        program::try_out(self.state, own).map_err(failed)?;
+        Ok(Activated::Replaced)
+    }
+
+    /// Has the agent go back to the program that is installed.
+    fn replace_by_installed(&self, name: &str) -> Result<Activated, String> {
+        program::choose_installed(self.state).map_err(|error| error.to_string())?;
+        let mut all = self.versions();
+        all.remove(name);
+        self.save(&all)?;
+        Ok(Activated::Replaced)
+    }
+
+    /// Notes the program that runs as the active version of its release.
+    pub fn note_own(&self, own: &Own) -> Result<(), String> {
+        match self.active().get(&own.name) == Some(&own.version) {
+            true => Ok(()),
+            false => self.note(&own.name, &own.version),
+        }
     }
 
     /// Returns when the host's next window opens; `None` while one is open.
@@ -195,6 +255,12 @@ impl Releases<'_> {
         let keys: Result<Vec<PublicKey>, _> = self.habits.keys.iter().map(|key| key.parse()).collect();
         let keys = keys.map_err(|error| format!("`keys` below [roll_out] in agent.toml: {error}"))?;
         let release = signed.check(Some(&keys)).map_err(|error| error.to_string())?;
+        if release.kind.is_agent() && !self.habits.agent {
+            return Err(
+                "this host does not permit that its agent is replaced: set `agent = true` below [roll_out] in agent.toml"
+                    .into(),
+            );
+        }
         match &release.architecture {
             Some(other) if other != std::env::consts::ARCH => {
                 Err(format!("the release is for {other}, and this host is {}", std::env::consts::ARCH))
@@ -246,10 +312,14 @@ impl Releases<'_> {
         let mut all = self.versions();
         let versions = all.entry(name.to_owned()).or_default();
         versions.before = versions.active.replace(version.to_owned()).filter(|before| before != version);
-        let path = self.state.join("releases.json");
-        write_private(&path, &text_of(&all)).map_err(|error| format!("{}: {error}", path.display()))?;
+        self.save(&all)?;
         self.forget_old(name, &all[name]);
         Ok(())
+    }
+
+    fn save(&self, all: &BTreeMap<String, Versions>) -> Result<(), String> {
+        let path = self.state.join("releases.json");
+        write_private(&path, &text_of(all)).map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Removes what is neither active nor the version before.

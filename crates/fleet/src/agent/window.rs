@@ -81,7 +81,9 @@ impl Window {
         let yesterday = (today + 6) % 7;
         match self.begin < self.end {
             true => self.days[today] && (self.begin..self.end).contains(&minute),
-            false => (self.days[today] && minute >= self.begin) || (self.days[yesterday] && minute < self.end),
+            false => {
+                (self.days[today] && minute >= self.begin) || (self.days[yesterday] && minute < self.end)
+            }
         }
     }
 }
@@ -127,8 +129,9 @@ impl<'de> Deserialize<'de> for Windows {
             One(String),
             Many(Vec<String>),
         }
-        let written = Written::deserialize(from)
-            .map_err(|_| de::Error::custom("window: write a text such as \"02:00-04:30\", or a list of texts"))?;
+        let written = Written::deserialize(from).map_err(|_| {
+            de::Error::custom("window: write a text such as \"02:00-04:30\", or a list of texts")
+        })?;
         let texts = match written {
             Written::One(text) => vec![text],
             Written::Many(texts) => texts,
@@ -186,7 +189,9 @@ mod tests {
 
     #[test]
     fn a_window_that_no_day_has_is_refused_with_what_to_write() {
-        for text in ["25:00-26:00", "02:00", "2:60-3:00", "moon 02:00-03:00", "03:00-03:00", "24:00-01:00", "", "mon"] {
+        for text in
+            ["25:00-26:00", "02:00", "2:60-3:00", "moon 02:00-03:00", "03:00-03:00", "24:00-01:00", "", "mon"]
+        {
             let refused = Window::parse(text).unwrap_err();
             assert!(refused.contains("write HH:MM-HH:MM"), "{text}: {refused}");
         }

@@ -310,6 +310,8 @@ impl Rollouts {
             }
             Some(_) => {}
         }
+        let release = self.signed(new.release).await?.check(None)?;
+        let new = if release.kind.is_agent() { one_first(new) } else { new };
         let (who, rings, now) = (who.to_owned(), text_of(&new.rings), now_ms());
         let state = if new.approval { "approval" } else { "running" };
         let insert = "INSERT INTO rollouts (release, rings, errors, who, state, ordered) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -400,6 +402,7 @@ impl Rollouts {
                         self.refresh(&host).await?;
                         return Ok::<_, String>(version);
                     }
+                    Activated::Replaced => return Err("it does not say which version it has".into()),
                     Activated::Later(later) => {
                         let says = format!("it is to go back: {}", later.says);
                         let wait = self.set_later(id, &host, "done", &says, later.opens_ms).await;
@@ -506,12 +509,23 @@ impl Rollouts {
             if !self.finish_late(&task, &is_of_ring).await? {
                 return Ok(());
             }
+            if number == 1 && task.release.kind.is_agent() && !self.has_reported(id).await? {
+                let reason = "the first host has not reported with the new program, so no other host gets it";
+                return Ok(self.set_state(id, "stopped", Some(reason)).await?);
+            }
         }
         // Whoever was away gets it on coming.
         if self.finish_late(&task, &|_, state| state == "away" || state == "waiting").await? {
             self.set_state(id, "done", None).await?;
         }
         Ok(())
+    }
+
+    /// Whether a host has reported the version of a rollout.
+    async fn has_reported(&self, id: i64) -> Result<bool, StoreError> {
+        let query = "SELECT count(*) FROM rollout_hosts WHERE rollout = ?1 AND state = 'done'";
+        let done: u32 = self.hub.store.with(move |of| of.query_row(query, [id], |row| row.get(0))).await?;
+        Ok(done > 0)
     }
 
     /// Delivers to hosts as they come, and as their windows open, until none of these rings and states is left. Returns whether the
@@ -521,6 +535,7 @@ impl Rollouts {
         task: &Task,
         is_meant: &(dyn Fn(u32, &str) -> bool + Sync),
     ) -> Result<bool, RolloutError> {
+        let mut connections = BTreeMap::new();
         while self.goes_on(task).await? {
             let (late, is_waiting) = self.late(task, is_meant, &mut connections).await?;
             match (late.is_empty(), is_waiting) {
@@ -539,7 +554,6 @@ impl Rollouts {
             .store
             .with(move |of| of.query_row(query, [id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))))
             .await?;
-        let mut connections = BTreeMap::new();
         let signed: Signed = read(&signed).map_err(RolloutError::Wrong)?;
         let release = signed.check(None)?;
         let folder = self.folder(&release);
@@ -571,7 +585,11 @@ impl Rollouts {
     /// Returns the hosts of a ring that are to be worked at now, and enters those that are new.
     async fn members(&self, task: &Task, number: u32, ring: &Ring) -> Result<Vec<Member>, RolloutError> {
         let known = self.known(task.id).await?;
-        let selected = self.hub.select(&ring.select).await?;
+        let mut selected = self.hub.select(&ring.select).await?;
+        if number == 1 && task.release.kind.is_agent() {
+            // The first host is one that can report.
+            selected.sort_by_key(|host| !host.is_here);
+        }
         let has_begun = known.values().any(|of| of.ring == number);
         let mut members = Vec::new();
         let mut entered = 0;
@@ -601,6 +619,7 @@ impl Rollouts {
         &self,
         task: &Task,
         is_meant: &(dyn Fn(u32, &str) -> bool + Sync),
+        connections: &mut BTreeMap<HostId, u64>,
     ) -> Result<(Vec<Member>, bool), RolloutError> {
         let known = self.known(task.id).await?;
         let now_ms = now_ms();
@@ -624,7 +643,6 @@ impl Rollouts {
         Ok((late, is_waiting))
     }
 
-        connections: &mut BTreeMap<HostId, u64>,
     async fn known(&self, id: i64) -> Result<BTreeMap<HostId, Known>, StoreError> {
         let query = "SELECT host, ring, state, until FROM rollout_hosts WHERE rollout = ?1";
         let rows: Vec<(HostId, Known)> = self
@@ -698,6 +716,15 @@ impl Rollouts {
         self.hub.tell(Change::Rollout { id });
         Ok(())
     }
+}
+
+/// Puts a ring of one host before the others, unless there is one.
+fn one_first(mut new: NewRollout) -> NewRollout {
+    if let Some(first) = new.rings.first().filter(|ring| ring.most != Some(1)) {
+        let one = Ring { select: first.select.clone(), most: Some(1) };
+        new.rings.insert(0, one);
+    }
+    new
 }
 
 /// Reads what a host says of an activation.
