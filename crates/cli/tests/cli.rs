@@ -13,6 +13,7 @@ mod compression;
 mod delta;
 mod demo;
 mod dependencies;
+mod device_updates;
 mod devices;
 mod discovery;
 mod doctor;
