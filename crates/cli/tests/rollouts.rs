@@ -171,20 +171,20 @@ fn a_release_goes_to_sixty_hosts_in_four_rings_whatever_some_of_them_lack() {
     drop(rings.manager);
 }
 
-/// Each session of a ring has sent at most 1.3 times the release. What the rollout says is its senders' own count, so it is compared
-/// with the interface's. That has the orders to agents and their answers' acknowledgements, too.
+/// Each session of a ring has sent at most 1.3 times the release. What the rollout says is its senders' own count, with packets that the
+/// link's queue drops. The interface's count is without those, and has the orders to agents and acknowledgements of their answers, too.
 #[track_caller]
 fn assert_bytes(rings: &Rings, release_bytes: u64, left_bytes: u64) {
     let rollout = rings.rollout(2);
     let sent = rollout["sent"].as_array().unwrap();
     let most = release_bytes as f64 * 1.3;
     let counts: Vec<f64> = sent.iter().map(|one| one["sent_bytes"].as_f64().unwrap()).collect();
-    assert!(counts.iter().all(|count| *count <= most), "{sent:?}");
+    assert!(counts.iter().all(|count| *count <= most), "{left_bytes} left for {sent:?}");
     for ring in 1..=4 {
         assert!(sent.iter().any(|one| one["ring"] == ring), "ring {ring}: {sent:?}");
     }
-    let (claimed, left) = (counts.iter().sum::<f64>(), left_bytes as f64);
-    assert!(left >= claimed * 0.95 && left <= most * counts.len() as f64, "{left} left for {sent:?}");
+    let (left, sessions) = (left_bytes as f64, counts.len() as f64);
+    assert!(left >= release_bytes as f64 * sessions && left <= most * sessions, "{left} left for {sent:?}");
 }
 
 #[test]

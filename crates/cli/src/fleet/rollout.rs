@@ -37,7 +37,7 @@ enum ReleaseCommand {
         /// Only for hosts that have this version
         #[arg(long, value_name = "VERSION")]
         from: Option<String>,
-        /// The folder has a program `treecast` that is to be the agent of hosts from now on
+        /// Its program `treecast` is the agent of hosts
         #[arg(long)]
         agent: bool,
     },
@@ -85,7 +85,7 @@ enum RolloutCommand {
         /// The rate of the manager's link [default: 100M]
         #[arg(long, value_parser = quantity::rates_bps(1_000..=1_000_000_000_000))]
         rate: Option<u64>,
-        /// The share of packets that each host loses, such as 1% [default: 0.1%]
+        /// The share of lost packets [default: 0.1%]
         #[arg(long, value_parser = quantity::shares(0.0..=0.5))]
         loss: Option<f64>,
     },

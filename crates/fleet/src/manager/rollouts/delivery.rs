@@ -32,6 +32,9 @@ use crate::{
 const GATHER_TIME: Duration = Duration::from_secs(60);
 /// The slowest delivery that is waited for, in bytes a second.
 const SLOWEST_BYTES: u64 = 10_000;
+/// The time after which hosts are given up that lack something, as the sender reads it: four times what sending everything once takes.
+/// So one slow or full host does not hold its ring up.
+const GIVE_UP_AFTER: &str = "x4";
 /// The time that a receiver waits for room on its disk, in seconds. The host has been asked for its room before.
 const ROOM_SECONDS: &str = "5";
 
@@ -230,8 +233,15 @@ impl Rollouts {
     ) -> io::Result<(Child, tokio::io::Lines<BufReader<tokio::process::ChildStdout>>)> {
         let mut command = Command::new(&self.treecast);
         command.args(["send", "--json", "--fanout", "auto", "--wait", &receivers.to_string()]);
-        command.args(["--wait-timeout", &format!("{}s", GATHER_TIME.as_secs())]);
-        command.args(is_delta.then_some("--delta"));
+        command.args([
+            "--wait-timeout",
+            &format!("{}s", GATHER_TIME.as_secs()),
+            "--give-up-after",
+            GIVE_UP_AFTER,
+        ]);
+        // What is lost at the manager's own link is lost to all hosts. Symbols mend it for all of them; otherwise, each would be sent
+        // it again over its own connection. They do not go with --delta.
+        command.args(if is_delta { &["--delta"][..] } else { &["--fec", "auto"] });
         // With a slash at the end, what is in the folder.
         command.arg(task.folder.join(""));
         let mut sender = command
