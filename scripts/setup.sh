@@ -67,6 +67,13 @@ for extra in "$@"; do
             need dpkg-shlibdeps dpkg-dev
             need llvm-ar llvm
             need xz xz-utils
+            # Devices are updated by RAUC and by SWUpdate.
+            need rauc rauc
+            need mksquashfs squashfs-tools
+            need swupdate swupdate
+            need cpio cpio
+            need openssl openssl
+            need dbus-daemon dbus-daemon
             # Debian keeps what makes virtual environments apart from Python.
             "${PYTHON:-python3}" -c 'import ensurepip, venv' 2>/dev/null || packages="$packages python3-venv"
             ;;

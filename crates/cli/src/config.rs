@@ -29,7 +29,7 @@ const MAX_FILE: u64 = 1 << 20;
 const NODE_VARIABLE: &str = "TREECAST_NODE";
 
 /// Options that cannot stand in a configuration.
-const NOT_HERE: [&str; 5] = ["help", "no-config", "profile", "resume", "standing"];
+const NOT_HERE: [&str; 6] = ["forecast", "help", "no-config", "profile", "resume", "standing"];
 
 /// The ids of options with which nothing is added: they say where everything about the session is, or that nothing is wanted.
 const COMPLETE: [&str; 3] = ["resume", "standing", "no_config"];

@@ -4,6 +4,8 @@ mod args;
 mod carousel;
 mod code;
 pub(crate) mod display;
+#[cfg(feature = "suite")]
+mod forecast;
 mod given;
 mod kept;
 mod local;
@@ -78,6 +80,12 @@ pub struct Args {
     /// Take no options from these files
     #[arg(long, conflicts_with = "profile")]
     no_config: bool,
+    /// Tell how long it takes until so many receivers have the files, and what leaves this host, by each fanout; send nothing. RATE is
+    /// that of this host's link (100M), and LOSS the share of packets that each receiver loses (0.1%)
+    #[cfg(feature = "suite")]
+    #[arg(long, value_name = "RECEIVERS[,RATE[,LOSS]]", help_heading = "What is sent", value_parser = forecast::parse,
+          conflicts_with_all = ["feed", "resume"])]
+    forecast: Option<forecast::Asked>,
     /// Files and folders, or - for standard input. DIR/ stands for what is in DIR. `treecast receive --stdout` hands on the bytes of
     /// standard input
     #[arg(required_unless_present_any = ["feed", "resume"])]
@@ -133,7 +141,11 @@ pub(crate) struct Rate(pub Option<u64>);
 
 /// `arguments`: the command line with what the configuration adds.
 pub fn run(args: Args, arguments: Vec<OsString>) -> Outcome {
-    let Args { mut session, feed, spool, selection, resume, paths, profile: _, no_config: _ } = args;
+    #[cfg(feature = "suite")]
+    if let Some(asked) = args.forecast {
+        return forecast::run(&args.paths, asked, args.session.show.json);
+    }
+    let Args { mut session, feed, spool, selection, resume, paths, .. } = args;
     if let Some(which) = resume {
         return go_on(&which);
     }

@@ -289,15 +289,20 @@ fn kill_all(fleet: &mut Fleet) {
 }
 
 /// A lab with a manager at the sender's node and agents that take releases of one key at the receivers'.
-struct Ring {
-    site: Site,
+pub struct Ring {
+    pub site: Site,
     _programs: Vec<Guarded>,
 }
 
 impl Ring {
     /// `client1` has a command that fails. Of the agents, that of `client2` is not started.
     fn new() -> (Self, String) {
-        let site = Site::up("lan:clients=3");
+        Self::on("lan:clients=3")
+    }
+
+    /// Such a lab on a network with three receivers.
+    pub fn on(topology: &str) -> (Self, String) {
+        let site = Site::up(topology);
         let scratch = &site.scratch;
         let key = finish_well(start(
             scratch.command("keys new release").env("XDG_CONFIG_HOME", scratch.path("config")),
@@ -321,27 +326,32 @@ impl Ring {
         }
         // It joins, and is away.
         ring.start("client2", &format!("--join {code}"));
-        drop(ring._programs.pop());
-        let away = || ring.fleet("hosts client2").contains("away");
-        wait_until("client2 is away", away);
+        ring.end_last("client2");
         (ring, code)
     }
 
-    fn start(&mut self, node: &str, more: &str) {
+    /// Ends the agent that was started last, and waits until it is away.
+    pub fn end_last(&mut self, node: &str) {
+        drop(self._programs.pop());
+        let name = format!("hosts {node}");
+        wait_until("it is away", || self.fleet(&name).contains("away"));
+    }
+
+    pub fn start(&mut self, node: &str, more: &str) {
         let words = format!("agent --json --name {node} --state {node} --config {node}.toml {more}");
         self._programs.push(agent(&self.site.scratch, self.site.command(node, words), node));
     }
 
-    fn fleet(&self, words: &str) -> String {
+    pub fn fleet(&self, words: &str) -> String {
         let mut command = self.site.command("server0", format!("fleet {MANAGER} {words}"));
         finish_well(start(command.env("XDG_CONFIG_HOME", self.site.scratch.path("config"))))
     }
 
-    fn rollout(&self, id: u32) -> Value {
+    pub fn rollout(&self, id: u32) -> Value {
         serde_json::from_str(&self.fleet(&format!("--json rollout show {id}"))).unwrap()
     }
 
-    fn states(&self, id: u32) -> Vec<(String, String)> {
+    pub fn states(&self, id: u32) -> Vec<(String, String)> {
         let rollout = self.rollout(id);
         let hosts = rollout["hosts"].as_array().unwrap().iter();
         hosts
@@ -349,11 +359,11 @@ impl Ring {
             .collect()
     }
 
-    fn wait_for(&self, id: u32, state: &str) {
+    pub fn wait_for(&self, id: u32, state: &str) {
         wait_until(&format!("the rollout is {state}"), || self.rollout(id)["state"] == state);
     }
 
-    fn add(&self, version: &str) -> String {
+    pub fn add(&self, version: &str) -> String {
         let folder = self.site.scratch.path("source");
         fs::create_dir_all(folder.join("etc")).unwrap();
         fs::write(folder.join("program"), vec![version.as_bytes()[0]; 2_000_000]).unwrap();
@@ -385,10 +395,8 @@ fn a_release_goes_to_rings_stops_at_failures_goes_on_and_goes_back() {
     ring.wait_for(1, "done");
     assert_eq!(ring.states(1), states(["done", "done", "done"]));
     let sent = ring.rollout(1)["sent"].as_array().unwrap().clone();
-    for one in &sent {
-        let (hosts, bytes) = (one["hosts"].as_u64().unwrap(), one["sent_bytes"].as_u64().unwrap());
-        assert!(bytes > 0 && bytes as f64 <= 1.3 * 2_000_003.0, "{hosts} hosts by one session: {bytes}");
-    }
+    // rollouts.rs tells how many bytes a ring may cost.
+    assert!(sent.iter().all(|one| one["sent_bytes"].as_u64() > Some(2_000_000)), "{sent:?}");
     assert_says(
         &ring.fleet("verify 1"),
         &["client0: has all of it", "client1: has all of it", "client2: has all of it"],

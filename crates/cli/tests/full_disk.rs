@@ -8,17 +8,17 @@ use crate::session::{
 use serde_json::Value;
 
 /// A small file system in memory; unmounted when dropped.
-struct Disk(PathBuf);
+pub struct Disk(PathBuf);
 
 impl Disk {
-    fn new(scratch: &Scratch, name: &str, size: &str) -> Self {
+    pub fn new(scratch: &Scratch, name: &str, size: &str) -> Self {
         let folder = scratch.path(name);
         fs::create_dir_all(&folder).unwrap();
         mount(&["-t", "tmpfs", "-o", &format!("size={size}"), "disk", path(&folder)]);
         Self(folder)
     }
 
-    fn grow(&self, size: &str) {
+    pub fn grow(&self, size: &str) {
         mount(&["-o", &format!("remount,size={size}"), path(&self.0)]);
     }
 }

@@ -337,3 +337,15 @@ fn a_conference_has_several_senders_in_one_network() {
     let claims = "[[claim]]\nsays = \"all come\"\nholds = 'max(lost) <= 0 and min(expected) >= 1000'\n";
     holds_and_repeats(&format!("{kept}{claims}"), 3);
 }
+
+#[test]
+fn a_delivery_is_forecast_before_anything_is_sent() {
+    let scratch = Scratch::with_files(&[("set/a", 1_500_000), ("set/b", 500_000)]);
+    let said = scratch.run("send --forecast 10,50M,1% set");
+    assert_says(&said, &["to 10 receivers on one link of 50", "that lose 1.00 %", "multicast", "unicast"]);
+    let said = scratch.run("send --json --forecast 10 set");
+    let bytes: Vec<f64> =
+        crate::session::events(&said).iter().map(|event| event["sender_bytes"].as_f64().unwrap()).collect();
+    assert!(bytes.len() == 2 && bytes[0] < 2.7e6 && bytes[1] > 20e6, "{said}");
+    scratch.refuses("send --forecast many set", &["--forecast"]);
+}

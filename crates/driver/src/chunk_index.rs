@@ -176,6 +176,11 @@ impl ChunkIndex {
         first..first + count
     }
 
+    /// The length of the chunk at a place, in bytes.
+    pub fn len_at(&self, place: usize) -> u64 {
+        self.chunks[self.by_hash[place] as usize].len.into()
+    }
+
     /// The position of a place in the object. Those of one chunk are in order.
     pub fn position(&self, place: usize) -> u64 {
         self.chunks[self.by_hash[place] as usize].start

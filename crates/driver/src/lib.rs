@@ -13,6 +13,7 @@ pub mod clock;
 pub mod code;
 pub mod coding;
 pub mod connection;
+pub mod difference;
 pub mod discovery;
 pub mod events;
 pub mod explicit;

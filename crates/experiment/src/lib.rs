@@ -26,6 +26,7 @@ mod engine;
 mod error;
 pub mod faults;
 mod filing;
+pub mod forecast;
 mod graph;
 pub mod mead_plan;
 mod observer;

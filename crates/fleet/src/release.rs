@@ -13,6 +13,8 @@ use treecast_driver::security::{Identity, PublicKey};
 
 use crate::json::{read, text_of};
 
+/// The name of the program's file in a release for agents.
+pub const PROGRAM: &str = "treecast";
 /// The most files of a release.
 const MAX_FILES: usize = 10_000;
 /// What is signed begins with these letters, so that a signature over something else is none of a release.
@@ -29,8 +31,32 @@ pub struct Release {
     pub architecture: Option<String>,
     /// The version that a host must have before. `None`: any, or none.
     pub from: Option<String>,
+    #[serde(default, skip_serializing_if = "Kind::is_files")]
+    pub kind: Kind,
     /// All files, by their paths below the release's folder.
     pub files: BTreeMap<String, Content>,
+}
+
+/// What is done with a release.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The host's own command activates it.
+    #[default]
+    Files,
+    /// Its file `treecast` is the agent's program from now on.
+    Agent,
+}
+
+impl Kind {
+    fn is_files(&self) -> bool {
+        *self == Self::Files
+    }
+
+    /// Whether the release is a program for agents.
+    pub fn is_agent(self) -> bool {
+        self == Self::Agent
+    }
 }
 
 /// The content of a file.
@@ -72,6 +98,8 @@ pub enum ReleaseError {
     Signature,
     #[error("the release is damaged: {0}")]
     Damaged(String),
+    #[error("a release for agents has the program in a file {PROGRAM}, and this folder has none")]
+    NoProgram,
     #[error("{path}: {how}")]
     Differs { path: String, how: String },
 }
@@ -93,9 +121,21 @@ impl Release {
         describe(folder, folder, &mut files)?;
         match (1..=MAX_FILES).contains(&files.len()) {
             true => {
-                Ok(Self { name: name.to_owned(), version: version.to_owned(), architecture, from, files })
+                let (name, version) = (name.to_owned(), version.to_owned());
+                Ok(Self { name, version, architecture, from, kind: Kind::Files, files })
             }
             false => Err(ReleaseError::Count),
+        }
+    }
+
+    /// Makes the release one of the agents' program.
+    ///
+    /// # Errors
+    /// If it has no program.
+    pub fn for_agents(self) -> Result<Self, ReleaseError> {
+        match self.files.contains_key(PROGRAM) {
+            true => Ok(Self { kind: Kind::Agent, ..self }),
+            false => Err(ReleaseError::NoProgram),
         }
     }
 
@@ -152,6 +192,9 @@ impl Signed {
         let release: Release = read(&self.release).map_err(ReleaseError::Damaged)?;
         [&release.name, &release.version].into_iter().try_for_each(|name| check_name(name))?;
         match release.files.keys().find(|path| !is_inside(Path::new(path))) {
+            None if release.kind.is_agent() && !release.files.contains_key(PROGRAM) => {
+                Err(ReleaseError::NoProgram)
+            }
             Some(path) => Err(ReleaseError::Damaged(format!("{path} leads out of its folder"))),
             None => Ok(release),
         }
@@ -284,5 +327,9 @@ mod tests {
         outside.files.insert("../program".into(), content);
         refused(&outside.sign(&anna), "leads out of its folder");
         assert!(Release::of_folder(&folder.0, "..", "1", None, None).is_err());
+        let refused = folder.release().for_agents().unwrap_err().to_string();
+        assert!(refused.contains("in a file treecast"), "{refused}");
+        let without = Release { kind: Kind::Agent, ..folder.release() };
+        assert!(without.sign(&anna).check(None).is_err());
     }
 }

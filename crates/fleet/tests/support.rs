@@ -85,6 +85,7 @@ impl Agent {
             treecast: "treecast".into(),
             version: "1.2.3".into(),
             code: code.map(str::to_owned),
+            own: None,
         };
         let task = tokio::spawn(async move {
             let tell = move |event: Event| _ = say.send(matches!(event, Event::Connected { .. }));

@@ -94,6 +94,7 @@ async fn measure(
             treecast: std::env::current_exe()?,
             version: env!("CARGO_PKG_VERSION").into(),
             code: Some(code.to_owned()),
+            own: None,
         };
         treecast_fleet::spawn(async move {
             // An agent that is refused is missing in the count.

@@ -9,7 +9,12 @@ use std::{
 
 use serde_json::json;
 use treecast_fleet::{
-    agent::{self, Config, Event, Options, config::check_name, keeper},
+    agent::{
+        self, Config, Event, Options,
+        config::check_name,
+        keeper,
+        program::{self, Kept, Next, Own},
+    },
     message, run_until,
 };
 use treecast_host::stop::Stop;
@@ -43,36 +48,75 @@ pub struct Args {
     /// Keep the program that an agent has written down in this folder (started by the agent)
     #[arg(long, value_name = "DIR", hide = true)]
     keep: Option<PathBuf>,
+    /// Be the program of this release (started by the installed program)
+    #[arg(long, value_name = "NAME/VERSION", hide = true)]
+    as_release: Option<String>,
 }
 
 pub fn run(args: Args) -> Outcome {
     if let Some(folder) = &args.keep {
         return keep(folder);
     }
-    let state = args.state.unwrap_or_else(|| super::state("agent"));
+    let state = args.state.clone().unwrap_or_else(|| super::state("agent"));
     if args.leave {
         agent::leave(&state)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut config = Config::load(args.config.as_deref())?;
-    if let Some(name) = args.name {
-        check_name(&name)?;
-        config.name = Some(name);
+    let stop = Stop::on_signals()?;
+    let config = |args: &Args| -> Result<Config, Box<dyn std::error::Error>> {
+        let config = Config::load(args.config.as_deref())?;
+        args.name.as_deref().map_or(Ok(()), check_name)?;
+        Ok(Config { name: args.name.clone().or_else(|| config.name.clone()), ..config })
+    };
+    if let Some(release) = &args.as_release {
+        let (name, version) = release.split_once('/').ok_or("--as-release: write NAME/VERSION")?;
+        let own = Own { name: name.to_owned(), version: version.to_owned() };
+        let has_next = be_agent(&args, config(&args)?, state, Some(own), &stop)?;
+        return Ok(if has_next { ExitCode::from(program::LOOK_AGAIN) } else { ExitCode::SUCCESS });
     }
+    loop {
+        let config = config(&args)?;
+        match program::next(&state)? {
+            Next::Installed => {
+                if !be_agent(&args, config, state.clone(), None, &stop)? {
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+            Next::Own { own, .. } => {
+                let words: Vec<_> = std::env::args_os().skip(1).collect();
+                let patience = config.roll_out.trial();
+                match program::keep(&state, &own, &words, patience, &|| stop.is_requested())? {
+                    Kept::LookAgain => {}
+                    Kept::Ended(code) => return Ok(ExitCode::from(code)),
+                }
+            }
+        }
+    }
+}
+
+/// Runs the agent until it is stopped. Returns whether another program is to take its place.
+fn be_agent(
+    args: &Args,
+    config: Config,
+    state: PathBuf,
+    own: Option<Own>,
+    stop: &Stop,
+) -> Result<bool, Box<dyn std::error::Error>> {
     let options = Options {
         config,
         state,
         treecast: std::env::current_exe()?,
         version: env!("CARGO_PKG_VERSION").into(),
-        code: args.join,
+        code: args.join.clone(),
+        own,
     };
-    let stop = Stop::on_signals()?;
-    let is_json = args.json;
     let last = Mutex::new(None);
+    let is_json = args.json;
     let tell = |event: Event| show(&event, is_json, &last);
     match run_until(|| stop.is_requested(), agent::run(options, &tell))? {
         Some(Err(error)) => Err(error.into()),
-        _ => Ok(ExitCode::SUCCESS),
+        Some(Ok(())) => Ok(true),
+        None => Ok(false),
     }
 }
 

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use treecast_driver::security::Identity;
 use treecast_fleet::{client::Client, release::Release};
+use treecast_host::quantity;
 
 use super::{asked, delete, get, items, post, print_table, text};
 use crate::{Outcome, arguments::counted};
@@ -36,6 +37,9 @@ enum ReleaseCommand {
         /// Only for hosts that have this version
         #[arg(long, value_name = "VERSION")]
         from: Option<String>,
+        /// Its program `treecast` is the agent of hosts
+        #[arg(long)]
+        agent: bool,
     },
     /// List releases
     List,
@@ -69,6 +73,22 @@ enum RolloutCommand {
         #[arg(long)]
         approval: bool,
     },
+    /// Tell who would be in each ring, and what its session would cost by each fanout
+    ///
+    /// The simulator finds the cost, for hosts on one link. Begins nothing.
+    Plan {
+        /// The number of the release
+        release: i64,
+        /// Hosts, or the first N of them. Rings follow each other
+        #[arg(long = "ring", value_name = "SELECTION[:N]", required = true)]
+        rings: Vec<String>,
+        /// The rate of the manager's link [default: 100M]
+        #[arg(long, value_parser = quantity::rates_bps(1_000..=1_000_000_000_000))]
+        rate: Option<u64>,
+        /// The share of lost packets [default: 0.1%]
+        #[arg(long, value_parser = quantity::shares(0.0..=0.5))]
+        loss: Option<f64>,
+    },
     /// List rollouts
     List,
     /// Show how each host fares
@@ -98,10 +118,11 @@ pub struct VerifyArgs {
 
 pub fn release(client: &Client, args: ReleaseArgs, json: bool) -> Result<(), Box<dyn std::error::Error>> {
     match args.command {
-        ReleaseCommand::Add { name, version, folder, key, architecture, from } => {
+        ReleaseCommand::Add { name, version, folder, key, architecture, from, agent } => {
             let identity = Identity::named(&key)?;
             let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
             let release = Release::of_folder(&folder, &name, &version, architecture, from)?;
+            let release = if agent { release.for_agents()? } else { release };
             let body = json!({ "signed": release.sign(&identity), "folder": folder });
             let added = post(client, "/api/releases", &body)?;
             match json {
@@ -128,6 +149,17 @@ pub fn rollout(client: &Client, args: RolloutArgs, json: bool) -> Result<(), Box
                 say!("{rollouts}")
             } else {
                 print_rollouts(&rollouts)
+            }
+            return Ok(());
+        }
+        RolloutCommand::Plan { release, rings, rate, loss } => {
+            let rings: Vec<Value> = rings.iter().map(|ring| as_ring(ring)).collect();
+            let body = json!({ "release": release, "rings": rings, "rate_bps": rate, "loss": loss });
+            let plan = post(client, "/api/rollouts/plan", &body)?;
+            if json {
+                say!("{plan}")
+            } else {
+                print_plan(&plan)
             }
             return Ok(());
         }
@@ -195,6 +227,40 @@ fn print_releases(releases: &Value) {
     print_table(&rows);
 }
 
+/// Prints the cost of each ring by each fanout.
+fn print_plan(plan: &Value) {
+    let (rate, loss) = (plan["rate_bps"].as_u64().unwrap_or(0), plan["loss"].as_f64().unwrap_or(0.0));
+    say!(
+        "{} {}, for hosts on one link of {}bit/s that lose {:.2} % of all packets each",
+        text(plan, "name"),
+        text(plan, "version"),
+        quantity::RateText(rate),
+        loss * 100.0
+    );
+    let titles = ["RING", "HOSTS", "AWAY", "DONE", "PINNED", "WAY", "BYTES", "FANOUT", "SENT", "TIME"];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    for ring in items(&plan["rings"]) {
+        let number = |key: &str| ring[key].to_string();
+        let bytes = if ring["way"] == "delta" { number("delta_bytes") } else { number("whole_bytes") };
+        let way = text(ring, "way").to_owned();
+        let first =
+            [number("ring"), number("hosts"), number("away"), number("done"), number("pinned"), way, bytes];
+        let none = vec!["-".to_owned(); 3];
+        let forecasts = items(&ring["forecasts"]).iter().map(|forecast| {
+            let seconds = forecast["seconds"].as_f64().unwrap_or(0.0);
+            vec![
+                text(forecast, "fanout").to_owned(),
+                forecast["sender_bytes"].to_string(),
+                format!("{seconds:.1} s"),
+            ]
+        });
+        let forecasts: Vec<Vec<String>> = forecasts.collect();
+        let forecasts = if forecasts.is_empty() { vec![none] } else { forecasts };
+        rows.extend(forecasts.into_iter().map(|forecast| [first.to_vec(), forecast].concat()));
+    }
+    print_table(&rows);
+}
+
 fn print_rollouts(rollouts: &Value) {
     let mut rows = vec![["ROLLOUT", "NAME", "VERSION", "STATE", "WHY"].map(str::to_owned).to_vec()];
     for rollout in items(rollouts) {
@@ -220,13 +286,7 @@ fn print_rollout(rollout: &Value) {
         text(rollout, "state")
     );
     for sent in items(&rollout["sent"]) {
-        say!(
-            "ring {}: {} bytes sent once for {}; one by one they would be {}",
-            sent["ring"],
-            sent["sent_bytes"],
-            counted(sent["hosts"].as_u64().unwrap_or(0) as usize, "host"),
-            sent["unicast_bytes"]
-        );
+        say!("{}", said_of_ring(sent));
     }
     let mut rows = vec![["HOST", "RING", "STATE", "WHY"].map(str::to_owned).to_vec()];
     for host in items(&rollout["hosts"]) {
@@ -234,4 +294,21 @@ fn print_rollout(rollout: &Value) {
         rows.push(vec![word("host"), host["ring"].to_string(), word("state"), word("reason")]);
     }
     print_table(&rows);
+}
+
+/// Says what the session of a ring has sent, and what other ways would have cost.
+fn said_of_ring(sent: &Value) -> String {
+    let whole = &sent["whole_bytes"];
+    let way = match (sent["way"].as_str(), sent["delta_bytes"].as_u64()) {
+        (Some("delta"), _) => format!("only what differs (whole, it has {whole})"),
+        (_, Some(delta)) => format!("whole (what differs would have been {delta})"),
+        (_, None) => "whole".to_owned(),
+    };
+    format!(
+        "ring {}: {} bytes sent once for {}, {way}; one by one they would be {}",
+        sent["ring"],
+        sent["sent_bytes"],
+        counted(sent["hosts"].as_u64().unwrap_or(0) as usize, "host"),
+        sent["unicast_bytes"]
+    )
 }

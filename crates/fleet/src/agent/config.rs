@@ -155,6 +155,10 @@ mod tests {
             ("proxy = \"socks5://x\"", "http://HOST:PORT"),
             ("[tags]\n\"a=b\" = \"c\"", "no name for a tag"),
             ("[receive]\nfolder = \"in\"", "begins with /"),
+            ("[roll_out]\nwindow = \"25:00-26:00\"", "write HH:MM-HH:MM"),
+            ("[roll_out]\nwindow = [\"mon 02:00-03:00\", \"02:00\"]", "write HH:MM-HH:MM"),
+            ("[roll_out]\nwindow = 2", "write a text such as"),
+            ("[roll_out]\nwindow = []", "leave it out to activate at any time"),
         ] {
             let refused = Config::parse(text).unwrap_err();
             assert!(refused.contains(says), "{text}: {refused}");

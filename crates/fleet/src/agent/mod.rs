@@ -17,9 +17,11 @@ mod fetch;
 pub mod joined;
 pub mod keeper;
 mod permitted;
+pub mod program;
 pub mod releases;
 mod session;
 mod spool;
+pub mod window;
 mod worker;
 
 use std::{
@@ -60,6 +62,8 @@ pub struct Options {
     pub version: String,
     /// A code to join with.
     pub code: Option<String>,
+    /// The release that this program is of. `None` for the installed one.
+    pub own: Option<program::Own>,
 }
 
 /// Something that an agent tells its user.
@@ -103,7 +107,7 @@ impl Options {
     }
 }
 
-/// Runs an agent until it is refused, or the future is dropped. `tell` hears what happens.
+/// Runs an agent until it is refused, another program is to take its place, or the future is dropped. `tell` hears what happens.
 ///
 /// # Errors
 /// The reason why the agent cannot go on. A manager that is not reached is none: it is tried again.
@@ -123,7 +127,13 @@ pub async fn run(mut options: Options, tell: &(dyn Fn(Event) + Send + Sync)) -> 
     let mut pause = FIRST_PAUSE;
     loop {
         let session = Conversation { worker: &worker, joined: &mut joined, tell };
-        let Err(ended) = session.run().await;
+        let ended = tokio::select! {
+            ended = session.run() => {
+                let Err(ended) = ended;
+                ended
+            }
+            () = worker.replaced.notified() => return Ok(()),
+        };
         match ended {
             SessionError::Refused(reason) => return Err(AgentError::Refused(reason)),
             SessionError::Spool(error) => return Err(error.into()),
@@ -137,7 +147,10 @@ pub async fn run(mut options: Options, tell: &(dyn Fn(Event) + Send + Sync)) -> 
                 pause = FIRST_PAUSE;
             }
         }
-        tokio::time::sleep(pause.mul_f64(jitter())).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause.mul_f64(jitter())) => {}
+            () = worker.replaced.notified() => return Ok(()),
+        }
     }
 }
 

@@ -112,6 +112,8 @@ struct Grammar {
     values: &'static [&'static str],
     /// Options with the path of a file or folder.
     paths: &'static [&'static str],
+    /// Options with the path of a release that the host has, which is only read.
+    releases: &'static [&'static str],
     /// What a word is that is no option.
     words: Words,
 }
@@ -153,6 +155,7 @@ const GRAMMARS: &[Grammar] = &[
             "--wait-timeout",
         ],
         paths: &["--feed", "--local-groups"],
+        releases: &[],
         words: Words::Paths,
     },
     Grammar {
@@ -171,9 +174,10 @@ const GRAMMARS: &[Grammar] = &[
             "--size",
         ],
         paths: &[],
+        releases: &[],
         words: Words::None,
     },
-    Grammar { verb: "lab traffic", flags: &[], values: &[], paths: &[], words: Words::None },
+    Grammar { verb: "lab traffic", flags: &[], values: &[], paths: &[], releases: &[], words: Words::None },
     Grammar {
         verb: "mead",
         flags: &[
@@ -200,13 +204,15 @@ const GRAMMARS: &[Grammar] = &[
             "--payload",
         ],
         paths: &[],
+        releases: &[],
         words: Words::Names,
     },
     Grammar {
         verb: "receive",
         flags: &["--json"],
-        values: &["--name", "--interface", "--timeout"],
+        values: &["--name", "--interface", "--timeout", "--wait-for-space"],
         paths: &["--into", "--local-groups"],
+        releases: &["--old"],
         words: Words::Names,
     },
     Grammar {
@@ -214,6 +220,7 @@ const GRAMMARS: &[Grammar] = &[
         flags: &["--json"],
         values: &["--rate", "--congestion"],
         paths: &[],
+        releases: &[],
         words: Words::Paths,
     },
     // Before the doctor's own command, whose first word is the same.
@@ -222,10 +229,18 @@ const GRAMMARS: &[Grammar] = &[
         flags: &["--json", "--own"],
         values: &["--group", "--interface", "--name", "--rate", "--seconds"],
         paths: &[],
+        releases: &[],
         words: Words::None,
     },
     // Without hosts, it looks at this one alone, and listens to nobody.
-    Grammar { verb: "doctor", flags: &["--json"], values: &[], paths: &[], words: Words::None },
+    Grammar {
+        verb: "doctor",
+        flags: &["--json"],
+        values: &[],
+        paths: &[],
+        releases: &[],
+        words: Words::None,
+    },
 ];
 
 impl Grammar {
@@ -261,6 +276,9 @@ impl Grammar {
                     "-" if option == "--feed" => {}
                     path => check_path(path, folder)?,
                 }
+            } else if self.releases.contains(&option) {
+                // They stand beside the folder of programs.
+                check_path(value(), &folder.with_file_name("releases"))?;
             } else {
                 return Err(self.refusal(option));
             }
@@ -328,6 +346,8 @@ mod tests {
         let treecast = |words: &str| check(usual, &start(Program::Treecast, words));
         let inside = format!("{FOLDER}/copy");
         assert_eq!(treecast(&format!("receive --json --name c1 --into {inside} treecast2.abc")), Ok(()));
+        let old = "/var/lib/treecast/agent/releases/app/1.0";
+        assert_eq!(treecast(&format!("receive --json --old {old} --into {inside} t")), Ok(()));
         assert_eq!(treecast(&format!("send --json --rate 3M --fec=auto {inside}/file")), Ok(()));
         assert_eq!(treecast(&format!("unicast --json server tcp {inside} [::1]:4242")), Ok(()));
         assert_eq!(treecast("doctor --json"), Ok(()));
@@ -342,6 +362,8 @@ mod tests {
             (format!("receive --exec id --into {inside} t"), "--exec` is not permitted"),
             ("receive --into /etc t".into(), "/etc is outside"),
             (format!("receive --into {FOLDER}/../.. t"), "is outside"),
+            (format!("receive --old /etc --into {inside} t"), "/etc is outside"),
+            ("receive --into /var/lib/treecast/agent/releases/app t".into(), "is outside"),
             ("send /etc/shadow".into(), "/etc/shadow is outside"),
             ("send --exec=id".into(), "--exec` is not permitted"),
             ("unicast client tcp /etc/passwd [::1]:1".into(), "/etc/passwd is outside"),

@@ -13,8 +13,16 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use treecast_driver::security::PublicKey;
+use treecast_host::{
+    clock::{self, WallTime},
+    quantity::Time,
+};
 
-use super::joined::write_private;
+use super::{
+    joined::write_private,
+    program::{self, Choice, Own},
+    window::Windows,
+};
 use crate::{
     message::{read, text_of},
     release::{Release, Signed},
@@ -28,6 +36,57 @@ pub struct Habits {
     pub keys: Vec<String>,
     /// The command that activates a release. `{folder}` stands for its folder, `{version}` for its version.
     pub activate: Vec<String>,
+    /// The times at which releases are activated. Without any: always.
+    pub window: Windows,
+    /// Whether releases may replace the program of the agent itself.
+    pub agent: bool,
+    /// The time that a new program of the agent has to report. `None`: two minutes.
+    pub trial: Option<Time>,
+}
+
+/// The time that a new program of the agent has to report, if the host does not say.
+const TRIAL: Duration = Duration::from_secs(120);
+
+impl Habits {
+    /// Returns the time that a new program of the agent has to report.
+    pub fn trial(&self) -> Duration {
+        self.trial.map_or(TRIAL, |time| time.0)
+    }
+}
+
+/// The place for the files of a release.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Staged {
+    pub into: PathBuf,
+    /// The active version of the same release. `None` if the host has none.
+    pub old: Option<Old>,
+}
+
+/// A version of a release that a host has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Old {
+    pub version: String,
+    pub folder: PathBuf,
+}
+
+/// What came of an order to activate something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Activated {
+    /// This version is active.
+    Version(String),
+    /// Nothing was activated: the host's window is closed.
+    Later(Later),
+    /// Another program of the agent is chosen. It starts when this one has ended, and reports what came of it.
+    Replaced,
+}
+
+/// The reason why a host does not activate anything yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Later {
+    /// When the host's next window opens, in milliseconds since 1970, by the host's clock.
+    pub opens_ms: u64,
+    /// The window and its opening, in the words and by the local time of the host.
+    pub says: String,
 }
 
 /// The longest time that an activation may take.
@@ -56,7 +115,7 @@ impl Releases<'_> {
     }
 
     /// Makes ready for the files of a release. Returns the folder for them; `None` where the host has all of them already.
-    pub fn stage(&self, signed: &Signed) -> Result<Option<PathBuf>, String> {
+    pub fn stage(&self, signed: &Signed) -> Result<Option<Staged>, String> {
         let release = self.check(signed)?;
         if let Some(from) = &release.from
             && self.active().get(&release.name) != Some(from)
@@ -74,13 +133,22 @@ impl Releases<'_> {
         fs::create_dir_all(&folder).map_err(failed)?;
         let free = fs::File::open(&folder).ok().and_then(treecast_host::folder::free_bytes);
         match free.is_none_or(|free| free >= release.size_bytes()) {
-            true => Ok(Some(folder)),
+            true => Ok(Some(self.staged_beside(&release.name, folder))),
             false => Err(format!(
                 "the disk has {} bytes of room, and the release needs {}",
                 free.unwrap_or(0),
                 release.size_bytes()
             )),
         }
+    }
+
+    /// Names the active version beside the folder for a new one.
+    fn staged_beside(&self, name: &str, into: PathBuf) -> Staged {
+        let old = self.active().remove(name).map(|version| {
+            let folder = self.versions_of(name).join(&version);
+            Old { version, folder }
+        });
+        Staged { into, old: old.filter(|old| old.folder.exists()) }
     }
 
     /// Compares what the host has of a release with it. Returns the first difference, in words.
@@ -91,12 +159,13 @@ impl Releases<'_> {
         Ok(release.verify(&folder).err().map(|error| error.to_string()))
     }
 
-    /// Activates a release by the host's command. One that is active is left alone. `is_used` tells whether a program that the manager
-    /// has started still runs with a folder.
-    pub fn activate(&self, signed: &Signed, is_used: &dyn Fn(&Path) -> bool) -> Result<(), String> {
+    /// Activates a release by the host's command, if its window is open. One that is active is left alone. `is_used` tells whether a
+    /// program that the manager has started still runs with a folder.
+    pub fn activate(&self, signed: &Signed, is_used: &dyn Fn(&Path) -> bool) -> Result<Activated, String> {
         let release = self.check(signed)?;
+        let is_active = || Ok(Activated::Version(release.version.clone()));
         if self.active().get(&release.name) == Some(&release.version) {
-            return Ok(());
+            return is_active();
         }
         let (staged, kept) = (self.staged(&release), self.kept(&release));
         if !kept.exists() {
@@ -112,28 +181,86 @@ impl Releases<'_> {
             _ = remove(&kept);
             return Err(error.to_string());
         }
+        if let Some(later) = self.later() {
+            return Ok(Activated::Later(later));
+        }
+        if release.kind.is_agent() {
+            return self.replace(Own { name: release.name, version: release.version });
+        }
         self.run(&release.name, &release.version, &kept)?;
-        self.note(&release.name, &release.version)
+        self.note(&release.name, &release.version)?;
+        is_active()
     }
 
-    /// Activates the version before.
-    pub fn go_back(&self, name: &str) -> Result<String, String> {
+    /// Activates the version before, if the host's window is open.
+    pub fn go_back(&self, name: &str) -> Result<Activated, String> {
+        let is_agent = Choice::load(self.state).active.is_some_and(|own| own.name == name);
         let versions = self.versions().remove(name).unwrap_or_default();
+        if is_agent && versions.before.is_none() && self.later().is_none() {
+            return self.replace_by_installed(name);
+        }
         let before =
             versions.before.ok_or_else(|| format!("there is no version of {name} before the active one"))?;
         let kept = self.versions_of(name).join(&before);
         if !kept.exists() {
             return Err(format!("{name} {before} is not on this host any more"));
         }
+        if let Some(later) = self.later() {
+            return Ok(Activated::Later(later));
+        }
+        if is_agent {
+            return self.replace(Own { name: name.to_owned(), version: before });
+        }
         self.run(name, &before, &kept)?;
         self.note(name, &before)?;
-        Ok(before)
+        Ok(Activated::Version(before))
+    }
+
+    /// Puts another program of the agent on trial.
+    fn replace(&self, own: Own) -> Result<Activated, String> {
+        use std::os::unix::fs::PermissionsExt;
+        let path = program::path(self.state, &own);
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+        program::try_out(self.state, own).map_err(failed)?;
+        Ok(Activated::Replaced)
+    }
+
+    /// Has the agent go back to the program that is installed.
+    fn replace_by_installed(&self, name: &str) -> Result<Activated, String> {
+        program::choose_installed(self.state).map_err(|error| error.to_string())?;
+        let mut all = self.versions();
+        all.remove(name);
+        self.save(&all)?;
+        Ok(Activated::Replaced)
+    }
+
+    /// Notes the program that runs as the active version of its release.
+    pub fn note_own(&self, own: &Own) -> Result<(), String> {
+        match self.active().get(&own.name) == Some(&own.version) {
+            true => Ok(()),
+            false => self.note(&own.name, &own.version),
+        }
+    }
+
+    /// Returns when the host's next window opens; `None` while one is open.
+    fn later(&self) -> Option<Later> {
+        let opens = self.habits.window.opens(clock::since_1970().as_secs())?;
+        let at = WallTime::local(opens).map_or_else(|| opens.to_string(), |time| time.to_string());
+        let says = format!("its window is {}, so it activates at {at} of its clock", self.habits.window);
+        Some(Later { opens_ms: opens * 1000, says })
     }
 
     fn check(&self, signed: &Signed) -> Result<Release, String> {
         let keys: Result<Vec<PublicKey>, _> = self.habits.keys.iter().map(|key| key.parse()).collect();
         let keys = keys.map_err(|error| format!("`keys` below [roll_out] in agent.toml: {error}"))?;
         let release = signed.check(Some(&keys)).map_err(|error| error.to_string())?;
+        if release.kind.is_agent() && !self.habits.agent {
+            return Err(
+                "this host does not permit that its agent is replaced: set `agent = true` below [roll_out] in agent.toml"
+                    .into(),
+            );
+        }
         match &release.architecture {
             Some(other) if other != std::env::consts::ARCH => {
                 Err(format!("the release is for {other}, and this host is {}", std::env::consts::ARCH))
@@ -185,10 +312,14 @@ impl Releases<'_> {
         let mut all = self.versions();
         let versions = all.entry(name.to_owned()).or_default();
         versions.before = versions.active.replace(version.to_owned()).filter(|before| before != version);
-        let path = self.state.join("releases.json");
-        write_private(&path, &text_of(&all)).map_err(|error| format!("{}: {error}", path.display()))?;
+        self.save(&all)?;
         self.forget_old(name, &all[name]);
         Ok(())
+    }
+
+    fn save(&self, all: &BTreeMap<String, Versions>) -> Result<(), String> {
+        let path = self.state.join("releases.json");
+        write_private(&path, &text_of(all)).map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Removes what is neither active nor the version before.
@@ -244,6 +375,7 @@ mod tests {
         let habits = Habits {
             keys: vec![key.public_key().to_string()],
             activate: ["sh", "-c", &script].map(str::to_owned).into(),
+            ..Habits::default()
         };
         let releases = Releases { state: &state, habits: &habits };
         let make = |version: &str| {
@@ -254,7 +386,7 @@ mod tests {
             let signed = make(version);
             let folder = releases.stage(&signed).unwrap().expect("it is not here yet");
             assert!(releases.verify(&signed).unwrap().unwrap().contains("it is missing"));
-            fs::copy(source.join("file"), folder.join("file")).unwrap();
+            fs::copy(source.join("file"), folder.into.join("file")).unwrap();
             assert_eq!(releases.verify(&signed).unwrap(), None);
             assert!(releases.activate(&signed, &|_| true).unwrap_err().contains("still writes"));
             (releases.activate(&signed, &|_| false), signed)
@@ -266,13 +398,52 @@ mod tests {
         take("2").0.unwrap();
         assert!(take("3").0.unwrap_err().contains("sh failed"));
         assert_eq!(releases.active()["app"], "2");
-        assert_eq!(releases.go_back("app").unwrap(), "1");
+        assert_eq!(releases.stage(&make("4")).unwrap().unwrap().old.unwrap().version, "2");
+        assert_eq!(releases.go_back("app").unwrap(), Activated::Version("1".into()));
         assert_eq!(releases.active()["app"], "1");
         assert_eq!(fs::read_to_string(state.join("log")).unwrap(), "1\n2\n3\n1\n");
         let foreign = Release::of_folder(&source, "app", "9", Some("vax".into()), None).unwrap().sign(&key);
         assert!(releases.stage(&foreign).unwrap_err().contains("the release is for vax"));
         let later = Release::of_folder(&source, "app", "9", None, Some("7".into())).unwrap().sign(&key);
         assert!(releases.stage(&later).unwrap_err().contains("for hosts with app 7, and this one has 1"));
+        fs::remove_dir_all(&state).unwrap();
+    }
+
+    #[test]
+    fn a_host_activates_in_its_window_alone() {
+        let state = std::env::temp_dir().join(format!("treecast-window-{}", std::process::id()));
+        let source = state.join("source");
+        fs::create_dir_all(&source).unwrap();
+        fs::write(source.join("file"), "1").unwrap();
+        let key = Identity::generate().unwrap();
+        let mark = state.join("activated");
+        let windows = |text: &str| {
+            let text = format!("activate = [\"touch\", \"{}\"]\nwindow = {text}\n", mark.display());
+            let habits: Habits = toml::from_str(&text).unwrap();
+            Habits { keys: vec![key.public_key().to_string()], ..habits }
+        };
+        // An hour that begins in about six hours.
+        let now = WallTime::local(clock::since_1970().as_secs()).unwrap();
+        let (begin, end) = ((now.hour + 6) % 24, (now.hour + 7) % 24);
+        let closed = windows(&format!("\"{begin:02}:00-{end:02}:00\""));
+        let signed = Release::of_folder(&source, "app", "1", None, None).unwrap().sign(&key);
+        let releases = Releases { state: &state, habits: &closed };
+        let staged = releases.stage(&signed).unwrap().unwrap();
+        assert_eq!(staged.old, None);
+        fs::copy(source.join("file"), staged.into.join("file")).unwrap();
+        let Activated::Later(later) = releases.activate(&signed, &|_| false).unwrap() else {
+            panic!("it is activated out of its window")
+        };
+        let seconds = later.opens_ms / 1000 - clock::since_1970().as_secs();
+        assert!((5 * 3600 - 60..=6 * 3600).contains(&seconds), "{later:?}");
+        assert!(later.says.contains(&format!("{begin:02}:00:00 of its clock")), "{later:?}");
+        assert!(releases.active().is_empty() && !mark.exists());
+        // What has come is kept, and is not received again.
+        assert_eq!(releases.stage(&signed).unwrap(), None);
+        let open = windows("[\"mon 00:00-24:00\", \"tue-sun 00:00-24:00\"]");
+        let releases = Releases { state: &state, habits: &open };
+        assert_eq!(releases.activate(&signed, &|_| false).unwrap(), Activated::Version("1".into()));
+        assert!(mark.exists());
         fs::remove_dir_all(&state).unwrap();
     }
 }

@@ -65,6 +65,7 @@ impl Conversation<'_> {
         let opened = timeout(SILENCE, opened).await.map_err(|_| lost("the manager does not answer"))?;
         let (mut socket, _) = opened.map_err(cut)?;
         let welcome = self.greet(&mut socket).await?;
+        self.worker.has_reported();
         let address = connection.peer.map_or_else(String::new, |peer| peer.to_string());
         (self.tell)(Event::Connected { name: &welcome.name, address });
         self.worker.spool.go_on_from(&welcome)?;

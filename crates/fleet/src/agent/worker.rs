@@ -24,6 +24,8 @@ use super::{
     fetch::Fetcher,
     keeper::{self, Kept, Told},
     permitted,
+    program::{self, Choice, Own},
+    releases::Activated,
     spool::{Spool, SpoolError, Unfinished},
 };
 use crate::{
@@ -35,6 +37,8 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(20);
 /// The time that a keeper may take until its program runs, beyond the time that it waits for its moment.
 const START_TIME: Duration = Duration::from_secs(30);
+/// The reason why an order is given up that was under way when the agent ended.
+const STARTED_AGAIN: &str = "the agent was started again meanwhile, and it is not known what came of it";
 /// The file with the standard error of a keeper.
 const COMPLAINTS: &str = "complaints";
 /// The pipe with the standard input of a program.
@@ -55,6 +59,10 @@ pub struct Worker {
     samplings: Mutex<HashMap<u64, Arc<AtomicBool>>>,
     /// Held while the active version of a release changes.
     releasing: Mutex<()>,
+    /// Tells that another program is to take the place of this one.
+    pub replaced: Notify,
+    /// The order that has put this program on trial.
+    trial: Mutex<Option<u64>>,
     /// The processes of programs that run, by order.
     running: Mutex<HashMap<u64, u32>>,
 }
@@ -68,6 +76,8 @@ impl Worker {
             fetcher,
             samplings: Mutex::default(),
             releasing: Mutex::default(),
+            replaced: Notify::new(),
+            trial: Mutex::default(),
             running: Mutex::default(),
         }
     }
@@ -80,15 +90,60 @@ impl Worker {
                     self.follow(order.number, start.clone(), read_bytes)
                 }
                 (_, None) => self.carry_out(order),
+                (Work::Activate { .. } | Work::GoBack { .. }, Some(_)) => {
+                    self.take_up_release(order.number, &order.work);
+                }
                 (_, Some(_)) => {
-                    self.fail(
-                        order.number,
-                        "the agent was started again meanwhile, and it is not known what came of it",
-                    );
+                    self.fail(order.number, STARTED_AGAIN);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Takes up a change of a release that was under way. If the program of the agent was replaced by it, this program knows how that
+    /// went, or is the one that is to report it.
+    fn take_up_release(&self, number: u64, work: &Work) {
+        let choice = Choice::load(&self.options.state);
+        let (name, version) = match work {
+            Work::Activate { signed } => match signed.check(None) {
+                Ok(release) if release.kind.is_agent() => (release.name, Some(release.version)),
+                _ => return self.fail(number, STARTED_AGAIN),
+            },
+            Work::GoBack { name } => (name.clone(), None),
+            _ => return,
+        };
+        let is_meant = |own: &Own| own.name == name && version.as_ref().is_none_or(|of| *of == own.version);
+        let is_active = choice.active.as_ref().is_some_and(is_meant);
+        match (choice.trial, choice.failed) {
+            (Some(trial), _) if is_meant(&trial.own) => {
+                *self.trial.lock().unwrap_or_else(PoisonError::into_inner) = Some(number);
+            }
+            (_, Some((own, why))) if is_meant(&own) => self.fail(number, &why),
+            (None, _) if version.is_some() && is_active => self.done(number, json!(version)),
+            // The installed program has no version of its own.
+            (None, None) if version.is_none() && choice.active.is_none() => {
+                match self.options.releases().active().get(&name) {
+                    None => self.done(number, json!("the installed program")),
+                    Some(_) => self.fail(number, STARTED_AGAIN),
+                }
+            }
+            _ => self.fail(number, STARTED_AGAIN),
+        }
+    }
+
+    /// Notes that this program has reached the manager. If it was on trial, it stays.
+    pub fn has_reported(&self) {
+        let Some(own) = &self.options.own else { return };
+        let confirmed = program::confirm(&self.options.state, own).map_err(|error| error.to_string());
+        let noted = confirmed.and_then(|()| self.options.releases().note_own(own));
+        let trial = self.trial.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (noted, trial) {
+            (Ok(()), Some(order)) => self.done(order, json!(own.version)),
+            (Ok(()), None) => {}
+            (Err(error), Some(order)) => self.fail(order, &error),
+            (Err(error), None) => tracing::error!("the agent's program is not noted: {error}"),
+        }
     }
 
     /// Takes an order, unless it was taken before, and carries it out.
@@ -157,7 +212,7 @@ impl Worker {
         match work {
             Work::Stage { signed } => {
                 let staged = self.options.releases().stage(&signed);
-                self.answer(number, staged.map(|folder| json!(folder)).map_err(io::Error::other));
+                self.answer(number, staged.map(|staged| json!(staged)).map_err(io::Error::other));
             }
             Work::Verify { signed } => {
                 let worker = Arc::clone(self);
@@ -168,11 +223,11 @@ impl Worker {
             }
             Work::Activate { signed } => self.change_release(number, move |worker| {
                 let is_used = |folder: &Path| worker.uses(folder);
-                worker.options.releases().activate(&signed, &is_used).map(|()| json!(true))
+                worker.options.releases().activate(&signed, &is_used)
             }),
-            Work::GoBack { name } => self.change_release(number, move |worker| {
-                worker.options.releases().go_back(&name).map(|version| json!(version))
-            }),
+            Work::GoBack { name } => {
+                self.change_release(number, move |worker| worker.options.releases().go_back(&name))
+            }
             _ => {}
         }
     }
@@ -202,7 +257,7 @@ impl Worker {
     fn change_release(
         self: &Arc<Self>,
         number: u64,
-        change: impl FnOnce(&Self) -> Result<serde_json::Value, String> + Send + 'static,
+        change: impl FnOnce(&Self) -> Result<Activated, String> + Send + 'static,
     ) {
         if let Err(error) = self.spool.begin(number) {
             return self.fail(number, &error.to_string());
@@ -211,8 +266,13 @@ impl Worker {
         tokio::task::spawn_blocking(move || {
             // One after the other: two activations would not know what the other has done.
             let _turn = worker.releasing.lock().unwrap_or_else(PoisonError::into_inner);
-            let changed = change(&worker);
-            worker.answer(number, changed.map_err(io::Error::other));
+            match change(&worker) {
+                // The next program answers.
+                Ok(Activated::Replaced) => worker.replaced.notify_one(),
+                Ok(Activated::Version(version)) => worker.done(number, json!(version)),
+                Ok(Activated::Later(later)) => worker.done(number, json!(later)),
+                Err(reason) => worker.fail(number, &reason),
+            }
         });
     }
 

@@ -34,7 +34,7 @@ use super::{
     asks::{self, Answer},
     hosts::Host,
     hub::{Hub, HubError, now_ms},
-    rollouts::{NewRollout, ReleaseView, RolloutError, RolloutView, Rollouts},
+    rollouts::{NewPlan, NewRollout, PlanView, ReleaseView, RolloutError, RolloutView, Rollouts},
     runs::{NewRun, RunView, Runs, RunsError},
     store::StoreError,
 };
@@ -142,6 +142,7 @@ impl Api {
             .route("/api/releases/{id}", delete(withdraw_release))
             .route("/api/releases/{id}/verify", post(verify_release))
             .route("/api/rollouts", get(rollouts).post(begin_rollout))
+            .route("/api/rollouts/plan", post(plan_rollout))
             .route("/api/rollouts/{id}", get(rollout))
             .route("/api/rollouts/{id}/{change}", post(change_rollout))
             .route("/api/audit", get(audit))
@@ -599,6 +600,10 @@ async fn begin_rollout(
     Ok(Json(api.0.rollouts.one(id).await?))
 }
 
+async fn plan_rollout(State(api): State<Api>, _: Caller, Json(new): Json<NewPlan>) -> Answered<PlanView> {
+    Ok(Json(api.0.rollouts.plan(new).await?))
+}
+
 /// Changes what becomes of a rollout: approve, pause, go, abort, retry or back.
 async fn change_rollout(
     State(api): State<Api>,
@@ -723,7 +728,6 @@ impl From<RolloutError> for Denied {
             RolloutError::Hub(error) => error.into(),
             RolloutError::Store(error) => error.into(),
             RolloutError::Missing(what) => Self::Missing(what),
-            RolloutError::Session(error) => Self::Failed(error.to_string()),
             RolloutError::Release(_) | RolloutError::Wrong(_) | RolloutError::File(_) => {
                 Self::Bad(error.to_string())
             }

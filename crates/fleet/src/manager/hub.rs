@@ -397,6 +397,11 @@ impl Hub {
         self.lane(host).link.lock().await.is_some()
     }
 
+    /// Returns the number of the connection of a host's agent; `None` while it is away. Each connection has another one.
+    pub async fn connection(&self, host: HostId) -> Option<u64> {
+        self.lane(host).link.lock().await.as_ref().map(|link| link.number)
+    }
+
     /// Returns the clock of a host; `None` while it is away.
     pub fn offset(&self, host: HostId) -> Option<Offset> {
         lock(&self.lane(host).pulse).clock.offset()

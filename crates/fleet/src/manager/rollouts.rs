@@ -12,20 +12,26 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    hosts::{Host, HostId},
-    hub::{Change, Hub, HubError, now_ms, too_long},
-    session::{Session, SessionError},
-    store::StoreError,
-};
-use crate::{
-    message::{Work, read, text_of},
-    release::{Release, ReleaseError, Signed},
-};
 use rusqlite::{OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
+
+mod delivery;
+mod plan;
+mod ways;
+
+pub use self::plan::{NewPlan, PlanView};
+use super::{
+    hosts::{Host, HostId},
+    hub::{Change, Hub, HubError, now_ms, too_long},
+    store::StoreError,
+};
+use crate::{
+    agent::releases::Activated,
+    message::{Work, read, text_of},
+    release::{Release, ReleaseError, Signed},
+};
 
 /// The longest time until a host has made ready, or has compared a release, beside what its size takes.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
@@ -35,6 +41,10 @@ const ACTIVATION_TIME: Duration = Duration::from_secs(700);
 const LOOK: Duration = Duration::from_millis(500);
 /// The tag of hosts that keep their version.
 const PINNED: &str = "pinned";
+/// The reason why the rollouts of a withdrawn release stop.
+const WITHDRAWN: &str = "the release was withdrawn";
+/// The longest time until a window of a host opens.
+const LONGEST_WINDOW: Duration = Duration::from_secs(15 * 24 * 3600);
 
 /// A rollout that is wanted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -95,8 +105,14 @@ pub struct RolloutView {
 pub struct Sent {
     pub ring: u32,
     pub hosts: usize,
+    /// What has left the sender by its own count: IP packets of all fanouts, and retransmissions.
     pub sent_bytes: u64,
     pub unicast_bytes: u64,
+    /// `whole`, or `delta` where only what differs from the hosts' versions was sent.
+    pub way: String,
+    /// What a session sends of the release by each way, before losses. `delta_bytes` is `None` where a host had no earlier version.
+    pub whole_bytes: u64,
+    pub delta_bytes: Option<u64>,
 }
 
 /// A host in a rollout.
@@ -107,6 +123,9 @@ pub struct HostView {
     /// waiting, away, pinned, working, done or failed
     pub state: String,
     pub reason: Option<String>,
+    /// When the host's own window opens, in milliseconds since 1970. `None` if it waits for no window.
+    #[serde(default)]
+    pub until_ms: Option<u64>,
 }
 
 /// The reason why a rollout is not made.
@@ -124,8 +143,6 @@ pub enum RolloutError {
     Missing(String),
     #[error("the release cannot be kept: {0}")]
     File(#[from] io::Error),
-    #[error(transparent)]
-    Session(#[from] SessionError),
 }
 
 /// The releases and rollouts of a manager.
@@ -150,6 +167,14 @@ struct Task {
 /// A host that takes part in a ring.
 type Member = (Host, u32);
 
+/// What is written down of a host in a rollout.
+struct Known {
+    ring: u32,
+    state: String,
+    /// When its window opens, in milliseconds since 1970. `None` if it waits for none.
+    until: Option<u64>,
+}
+
 impl Rollouts {
     /// Takes up the rollouts of an earlier start.
     ///
@@ -159,8 +184,22 @@ impl Rollouts {
         let query = "SELECT id FROM rollouts WHERE state = 'running'";
         let open: Vec<i64> =
             hub.store.with(move |of| of.prepare(query)?.query_map([], |row| row.get(0))?.collect()).await?;
+        // Hosts that have the release and wait for their windows are to go back.
+        let query =
+            "SELECT rollout, hosts.name, releases.name FROM rollout_hosts JOIN hosts ON hosts.id = host
+                     JOIN rollouts ON rollouts.id = rollout JOIN releases ON releases.id = release
+                     WHERE rollout_hosts.state = 'done' AND until IS NOT NULL";
+        let going_back: Vec<(i64, String, String)> = hub
+            .store
+            .with(move |of| {
+                of.prepare(query)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+            })
+            .await?;
         let rollouts = Arc::new(Self { hub, state, treecast, active: Mutex::default() });
         open.into_iter().for_each(|id| rollouts.work_at(id));
+        for (id, host, name) in going_back {
+            rollouts.send_back(id, vec![host], name);
+        }
         Ok(rollouts)
     }
 
@@ -271,6 +310,8 @@ impl Rollouts {
             }
             Some(_) => {}
         }
+        let release = self.signed(new.release).await?.check(None)?;
+        let new = if release.kind.is_agent() { one_first(new) } else { new };
         let (who, rings, now) = (who.to_owned(), text_of(&new.rings), now_ms());
         let state = if new.approval { "approval" } else { "running" };
         let insert = "INSERT INTO rollouts (release, rings, errors, who, state, ordered) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -299,7 +340,14 @@ impl Rollouts {
             ("approve", "approval") if view.who == who => {
                 return Err(RolloutError::Wrong(format!("{who} has ordered it: a second person approves")));
             }
-            ("approve", "approval") | ("go", "paused" | "stopped") => Some("running"),
+            ("approve", "approval") | ("go", "paused") => Some("running"),
+            ("go", "stopped") => {
+                // Whoever lets it go on accepts what has failed so far. One more failure stops it again.
+                let accept = "UPDATE rollouts SET errors = max(errors, (SELECT count(*) FROM rollout_hosts
+                              WHERE rollout = ?1 AND state = 'failed')) WHERE id = ?1";
+                self.hub.store.with(move |of| of.execute(accept, [id])).await?;
+                Some("running")
+            }
             ("pause", "running") => Some("paused"),
             ("abort", "approval" | "running" | "paused" | "stopped") => Some("aborted"),
             ("retry", "stopped" | "done" | "paused") => {
@@ -330,22 +378,39 @@ impl Rollouts {
         }
         let done: Vec<String> =
             view.hosts.into_iter().filter(|of| of.state == "done").map(|of| of.host).collect();
+        self.send_back(id, done, view.name);
+        Ok(())
+    }
+
+    /// Has hosts go back to the version of a release before, each in its own window.
+    fn send_back(self: &Arc<Self>, id: i64, hosts: Vec<String>, release: String) {
         let rollouts = Arc::clone(self);
         tokio::spawn(async move {
-            let back = done.iter().map(|host| rollouts.one_back(id, host, &view.name));
+            let back = hosts.iter().map(|host| rollouts.one_back(id, host, &release));
             futures_util::future::join_all(back).await;
         });
-        Ok(())
     }
 
     async fn one_back(&self, id: i64, name: &str, release: &str) {
         // A host that was removed meanwhile has no state any more.
         let Ok(host) = self.hub.host(name).await else { return };
         let went = async {
-            let work = Work::GoBack { name: release.to_owned() };
-            let version = self.ask(&host, work, ACTIVATION_TIME).await?;
-            self.refresh(&host).await?;
-            Ok::<_, String>(version.as_str().unwrap_or("the version before").to_owned())
+            loop {
+                let work = Work::GoBack { name: release.to_owned() };
+                match activated(self.ask(&host, work, ACTIVATION_TIME).await?)? {
+                    Activated::Version(version) => {
+                        self.refresh(&host).await?;
+                        return Ok::<_, String>(version);
+                    }
+                    Activated::Replaced => return Err("it does not say which version it has".into()),
+                    Activated::Later(later) => {
+                        let says = format!("it is to go back: {}", later.says);
+                        let wait = self.set_later(id, &host, "done", &says, later.opens_ms).await;
+                        wait.map_err(|error| error.to_string())?;
+                        self.reopens(&host, later.opens_ms).await;
+                    }
+                }
+            }
         };
         let (state, reason) = match went.await {
             Ok(version) => ("back", format!("it went back to {version}")),
@@ -353,6 +418,19 @@ impl Rollouts {
         };
         if let Err(error) = self.set_host(id, &host, None, state, Some(&reason)).await {
             tracing::error!("rollout {id}: {name}: {reason}; {error}");
+        }
+    }
+
+    /// Waits until a host is here and its window is open, or it has come again: it may have other windows then.
+    async fn reopens(&self, host: &Host, opens_ms: u64) {
+        let before = self.hub.connection(host.id).await;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match self.hub.connection(host.id).await {
+                None => {}
+                now if now != before || opens_ms <= now_ms() => return,
+                Some(_) => {}
+            }
         }
     }
 
@@ -373,15 +451,26 @@ impl Rollouts {
         let query = format!("{SELECT} WHERE rollouts.id = ?1");
         let found = self.hub.store.with(move |of| {
             let Some(found) = of.query_row(&query, [id], view).optional()? else { return Ok(None) };
-            let hosts = "SELECT hosts.name, ring, rollout_hosts.state, reason FROM rollout_hosts
+            let hosts = "SELECT hosts.name, ring, rollout_hosts.state, reason, until FROM rollout_hosts
                          JOIN hosts ON hosts.id = host WHERE rollout = ?1 ORDER BY ring, hosts.name";
             let host = |row: &Row| {
-                Ok(HostView { host: row.get(0)?, ring: row.get(1)?, state: row.get(2)?, reason: row.get(3)? })
+                let (host, ring, state, reason, until_ms) =
+                    (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+                Ok(HostView { host, ring, state, reason, until_ms })
             };
             let hosts = of.prepare(hosts)?.query_map([id], host)?.collect::<Result<_, _>>()?;
-            let sent = "SELECT ring, hosts, sent_bytes, unicast_bytes FROM rollout_sent WHERE rollout = ?1 ORDER BY id";
+            let sent = "SELECT ring, hosts, sent_bytes, unicast_bytes, way, whole_bytes, delta_bytes
+                        FROM rollout_sent WHERE rollout = ?1 ORDER BY id";
             let one = |row: &Row| {
-                Ok(Sent { ring: row.get(0)?, hosts: row.get(1)?, sent_bytes: row.get(2)?, unicast_bytes: row.get(3)? })
+                Ok(Sent {
+                    ring: row.get(0)?,
+                    hosts: row.get(1)?,
+                    sent_bytes: row.get(2)?,
+                    unicast_bytes: row.get(3)?,
+                    way: row.get(4)?,
+                    whole_bytes: row.get(5)?,
+                    delta_bytes: row.get(6)?,
+                })
             };
             let sent = of.prepare(sent)?.query_map([id], one)?.collect::<Result<_, _>>()?;
             Ok(Some(RolloutView { hosts, sent, ..found }))
@@ -415,17 +504,47 @@ impl Rollouts {
             }
             let members = self.members(&task, number, ring).await?;
             self.deliver(&task, members).await?;
-        }
-        // Whoever was away gets it on coming, and whoever failed on being tried again.
-        while self.goes_on(&task).await? {
-            let (late, is_waiting) = self.late(&task).await?;
-            match (late.is_empty(), is_waiting) {
-                (true, false) => return Ok(self.set_state(id, "done", None).await?),
-                (true, true) => tokio::time::sleep(LOOK).await,
-                (false, _) => self.deliver(&task, late).await?,
+            // A ring is over when the windows of its hosts have come, too.
+            let is_of_ring = |of: u32, state: &str| of == number && state == "waiting";
+            if !self.finish_late(&task, &is_of_ring).await? {
+                return Ok(());
+            }
+            if number == 1 && task.release.kind.is_agent() && !self.has_reported(id).await? {
+                let reason = "the first host has not reported with the new program, so no other host gets it";
+                return Ok(self.set_state(id, "stopped", Some(reason)).await?);
             }
         }
+        // Whoever was away gets it on coming.
+        if self.finish_late(&task, &|_, state| state == "away" || state == "waiting").await? {
+            self.set_state(id, "done", None).await?;
+        }
         Ok(())
+    }
+
+    /// Whether a host has reported the version of a rollout.
+    async fn has_reported(&self, id: i64) -> Result<bool, StoreError> {
+        let query = "SELECT count(*) FROM rollout_hosts WHERE rollout = ?1 AND state = 'done'";
+        let done: u32 = self.hub.store.with(move |of| of.query_row(query, [id], |row| row.get(0))).await?;
+        Ok(done > 0)
+    }
+
+    /// Delivers to hosts as they come, and as their windows open, until none of these rings and states is left. Returns whether the
+    /// rollout goes on.
+    async fn finish_late(
+        &self,
+        task: &Task,
+        is_meant: &(dyn Fn(u32, &str) -> bool + Sync),
+    ) -> Result<bool, RolloutError> {
+        let mut connections = BTreeMap::new();
+        while self.goes_on(task).await? {
+            let (late, is_waiting) = self.late(task, is_meant, &mut connections).await?;
+            match (late.is_empty(), is_waiting) {
+                (true, false) => return Ok(true),
+                (true, true) => tokio::time::sleep(LOOK).await,
+                (false, _) => self.deliver(task, late).await?,
+            }
+        }
+        Ok(false)
     }
 
     async fn task(&self, id: i64) -> Result<Task, RolloutError> {
@@ -453,7 +572,7 @@ impl Rollouts {
             .with(move |of| of.query_row(query, [id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))))
             .await?;
         let reason = match (is_withdrawn, failed > task.errors) {
-            (true, _) => "the release was withdrawn".to_owned(),
+            (true, _) => WITHDRAWN.to_owned(),
             (_, true) => format!("{failed} failed, and at most {} may", task.errors),
             _ => return Ok(state == "running"),
         };
@@ -466,14 +585,18 @@ impl Rollouts {
     /// Returns the hosts of a ring that are to be worked at now, and enters those that are new.
     async fn members(&self, task: &Task, number: u32, ring: &Ring) -> Result<Vec<Member>, RolloutError> {
         let known = self.known(task.id).await?;
-        let selected = self.hub.select(&ring.select).await?;
-        let has_begun = known.values().any(|(of, _)| *of == number);
+        let mut selected = self.hub.select(&ring.select).await?;
+        if number == 1 && task.release.kind.is_agent() {
+            // The first host is one that can report.
+            selected.sort_by_key(|host| !host.is_here);
+        }
+        let has_begun = known.values().any(|of| of.ring == number);
         let mut members = Vec::new();
         let mut entered = 0;
         for host in selected {
             match known.get(&host.id) {
-                Some((of, state))
-                    if *of == number && state != "done" && state != "failed" && state != "pinned" =>
+                Some(Known { ring, state, .. })
+                    if *ring == number && state != "done" && state != "failed" && state != "pinned" =>
                 {
                     members.push((host, number));
                 }
@@ -489,128 +612,51 @@ impl Rollouts {
         Ok(members)
     }
 
-    /// Returns the hosts that were away or are to be tried again and are here now, and whether others are still away.
-    async fn late(&self, task: &Task) -> Result<(Vec<Member>, bool), RolloutError> {
+    /// Returns the hosts that were away, waited for their windows or are to be tried again, and can be worked at now; and whether there
+    /// are others that cannot yet. `is_meant` chooses them by ring and state. `connections` has the connection of each host that waits
+    /// for its window: one that has come again may have other windows, and is asked at once.
+    async fn late(
+        &self,
+        task: &Task,
+        is_meant: &(dyn Fn(u32, &str) -> bool + Sync),
+        connections: &mut BTreeMap<HostId, u64>,
+    ) -> Result<(Vec<Member>, bool), RolloutError> {
         let known = self.known(task.id).await?;
+        let now_ms = now_ms();
         let (mut late, mut is_waiting) = (Vec::new(), false);
         for host in self.hub.hosts().await? {
-            match known.get(&host.id) {
-                Some((ring, state)) if state == "away" || state == "waiting" => match host.is_here {
-                    true => late.push((host, *ring)),
-                    false => is_waiting = true,
-                },
-                _ => {}
+            let Some(Known { ring, state, until }) = known.get(&host.id) else { continue };
+            if !is_meant(*ring, state) {
+                continue;
+            }
+            let connection = self.hub.connection(host.id).await;
+            let has_come_again = connection.is_some_and(|now| {
+                let before = connections.entry(host.id).or_insert(now);
+                std::mem::replace(before, now) != now
+            });
+            let is_due = until.is_none_or(|until| until <= now_ms) || has_come_again;
+            match host.is_here && is_due {
+                true => late.push((host, *ring)),
+                false => is_waiting = true,
             }
         }
         Ok((late, is_waiting))
     }
 
-    async fn known(&self, id: i64) -> Result<BTreeMap<HostId, (u32, String)>, StoreError> {
-        let query = "SELECT host, ring, state FROM rollout_hosts WHERE rollout = ?1";
-        let rows: Vec<(HostId, u32, String)> = self
+    async fn known(&self, id: i64) -> Result<BTreeMap<HostId, Known>, StoreError> {
+        let query = "SELECT host, ring, state, until FROM rollout_hosts WHERE rollout = ?1";
+        let rows: Vec<(HostId, Known)> = self
             .hub
             .store
             .with(move |of| {
-                of.prepare(query)?
-                    .query_map([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-                    .collect()
+                let known = |row: &Row| {
+                    let known = Known { ring: row.get(1)?, state: row.get(2)?, until: row.get(3)? };
+                    Ok((row.get(0)?, known))
+                };
+                of.prepare(query)?.query_map([id], known)?.collect()
             })
             .await?;
-        Ok(rows.into_iter().map(|(host, ring, state)| (host, (ring, state))).collect())
-    }
-
-    /// Delivers to hosts by one session, has them activate it, and writes down how each fared.
-    async fn deliver(&self, task: &Task, members: Vec<Member>) -> Result<(), RolloutError> {
-        let mut working = Vec::new();
-        for (host, ring) in members {
-            let has_it = host.facts.releases.get(&task.release.name) == Some(&task.release.version);
-            let (state, reason) = match () {
-                () if host.tags.contains_key(PINNED) => ("pinned", Some("the host keeps its version")),
-                () if has_it => ("done", None),
-                () if !host.is_here => ("away", None),
-                () => ("working", None),
-            };
-            self.set_host(task.id, &host, Some(ring), state, reason).await?;
-            if state == "working" {
-                working.push((host, ring));
-            }
-        }
-        let staged = self.stage(task, working).await?;
-        let lacking: Vec<&(Member, Option<PathBuf>)> =
-            staged.iter().filter(|(_, folder)| folder.is_some()).collect();
-        if !lacking.is_empty() {
-            self.send(task, &lacking).await?;
-        }
-        let finish = staged.iter().map(|((host, _), _)| self.finish(task, host));
-        for finished in futures_util::future::join_all(finish).await {
-            finished?;
-        }
-        Ok(())
-    }
-
-    /// Has hosts make ready. Returns each that did with the folder for the files; `None` where it has them.
-    async fn stage(
-        &self,
-        task: &Task,
-        hosts: Vec<Member>,
-    ) -> Result<Vec<(Member, Option<PathBuf>)>, RolloutError> {
-        let stage = hosts
-            .iter()
-            .map(|(host, _)| self.ask(host, Work::Stage { signed: task.signed.clone() }, ANSWER_TIME));
-        let answers = futures_util::future::join_all(stage).await;
-        let mut staged = Vec::new();
-        for (member, answer) in hosts.into_iter().zip(answers) {
-            match answer {
-                Ok(folder) => staged.push((member, folder.as_str().map(PathBuf::from))),
-                Err(reason) => self.set_host(task.id, &member.0, None, "failed", Some(&reason)).await?,
-            }
-        }
-        Ok(staged)
-    }
-
-    /// Sends the release to all of these hosts by one session. Who did not get it is found by comparing.
-    async fn send(&self, task: &Task, hosts: &[&(Member, Option<PathBuf>)]) -> Result<(), RolloutError> {
-        let receivers = hosts.iter().filter_map(|((host, _), folder)| Some((host, folder.as_deref()?)));
-        let session = Session {
-            hub: &self.hub,
-            treecast: &self.treecast,
-            // With a slash at the end, what is in the folder.
-            paths: vec![task.folder.join("")],
-            size_bytes: task.release.size_bytes(),
-            receivers: receivers.collect(),
-        };
-        let sent = session.run(std::future::pending(), &mut |_| {}).await?;
-        let unicast_bytes = task.release.size_bytes() * hosts.len() as u64;
-        let row =
-            (task.id, hosts.first().map_or(1, |of| of.0.1), hosts.len(), sent.sent_bytes, unicast_bytes);
-        let insert = "INSERT INTO rollout_sent (rollout, ring, hosts, sent_bytes, unicast_bytes) VALUES (?1, ?2, ?3, ?4, ?5)";
-        self.hub.store.with(move |of| of.execute(insert, row)).await?;
-        Ok(())
-    }
-
-    /// Has a host compare what came and activate it, and waits until the host itself reports the version.
-    async fn finish(&self, task: &Task, host: &Host) -> Result<(), RolloutError> {
-        let finished = async {
-            let signed = || task.signed.clone();
-            let patience = ANSWER_TIME + Duration::from_secs(task.release.size_bytes() / 10_000_000);
-            if let Some(how) = self.ask(host, Work::Verify { signed: signed() }, patience).await?.as_str() {
-                return Err(format!("not all of it came: {how}"));
-            }
-            self.ask(host, Work::Activate { signed: signed() }, ACTIVATION_TIME).await?;
-            let versions = self.refresh(host).await?;
-            match versions.get(&task.release.name) {
-                Some(version) if *version == task.release.version => Ok(()),
-                other => Err(format!(
-                    "after the activation it reports {}",
-                    other.map_or("no version", String::as_str)
-                )),
-            }
-        };
-        match finished.await {
-            Ok(()) => self.set_host(task.id, host, None, "done", None).await?,
-            Err(reason) => self.set_host(task.id, host, None, "failed", Some(&reason)).await?,
-        }
-        Ok(())
+        Ok(rows.into_iter().collect())
     }
 
     /// Asks a host for its facts. Returns the versions of its releases.
@@ -646,11 +692,51 @@ impl Rollouts {
     ) -> Result<(), StoreError> {
         let (host, reason) = (host.id, reason.map(str::to_owned));
         let set = "INSERT INTO rollout_hosts (rollout, host, ring, state, reason) VALUES (?1, ?2, coalesce(?3, 1), ?4, ?5)
-                   ON CONFLICT (rollout, host) DO UPDATE SET state = ?4, reason = ?5";
+                   ON CONFLICT (rollout, host) DO UPDATE SET state = ?4, reason = ?5, until = NULL";
         self.hub.store.with(move |of| of.execute(set, params![id, host, ring, state, reason])).await?;
         self.hub.tell(Change::Rollout { id });
         Ok(())
     }
+
+    /// Writes down that a host waits for its own window, which opens at a time by its clock.
+    async fn set_later(
+        &self,
+        id: i64,
+        host: &Host,
+        state: &'static str,
+        says: &str,
+        opens_ms: u64,
+    ) -> Result<(), StoreError> {
+        // A host whose clock is far off is asked again within two weeks all the same.
+        let opens_ms = opens_ms.min(now_ms() + LONGEST_WINDOW.as_millis() as u64);
+        let (host, says) = (host.id, format!("{says:.300}"));
+        let set =
+            "UPDATE rollout_hosts SET state = ?3, reason = ?4, until = ?5 WHERE rollout = ?1 AND host = ?2";
+        self.hub.store.with(move |of| of.execute(set, params![id, host, state, says, opens_ms])).await?;
+        self.hub.tell(Change::Rollout { id });
+        Ok(())
+    }
+}
+
+/// Puts a ring of one host before the others, unless there is one.
+fn one_first(mut new: NewRollout) -> NewRollout {
+    if let Some(first) = new.rings.first().filter(|ring| ring.most != Some(1)) {
+        let one = Ring { select: first.select.clone(), most: Some(1) };
+        new.rings.insert(0, one);
+    }
+    new
+}
+
+/// Reads what a host says of an activation.
+fn activated(value: Value) -> Result<Activated, String> {
+    match value {
+        Value::String(version) => Ok(Activated::Version(version)),
+        other => serde_json::from_value(other).map(Activated::Later).map_err(|error| not_understood(&error)),
+    }
+}
+
+fn not_understood(error: &serde_json::Error) -> String {
+    format!("its agent is of another version, and its answer is not understood: {error}")
 }
 
 const SELECT: &str =

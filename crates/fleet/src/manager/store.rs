@@ -160,10 +160,11 @@ const SCHEMA: &str = "
         errors INTEGER NOT NULL, who TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, ordered INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS rollout_hosts (
         rollout INTEGER NOT NULL REFERENCES rollouts (id), host INTEGER NOT NULL REFERENCES hosts (id) ON DELETE CASCADE,
-        ring INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT, PRIMARY KEY (rollout, host));
+        ring INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT, until INTEGER, PRIMARY KEY (rollout, host));
     CREATE TABLE IF NOT EXISTS rollout_sent (
         id INTEGER PRIMARY KEY, rollout INTEGER NOT NULL REFERENCES rollouts (id), ring INTEGER NOT NULL,
-        hosts INTEGER NOT NULL, sent_bytes INTEGER NOT NULL, unicast_bytes INTEGER NOT NULL);
+        hosts INTEGER NOT NULL, sent_bytes INTEGER NOT NULL, unicast_bytes INTEGER NOT NULL,
+        way TEXT NOT NULL, whole_bytes INTEGER NOT NULL, delta_bytes INTEGER);
     CREATE TABLE IF NOT EXISTS deliveries (
         id INTEGER PRIMARY KEY, selection TEXT NOT NULL, who TEXT NOT NULL, into_folder TEXT NOT NULL, files TEXT NOT NULL,
         ordered INTEGER NOT NULL, ended INTEGER, state TEXT NOT NULL, reason TEXT, sent_bytes INTEGER NOT NULL,
