@@ -1,5 +1,6 @@
 //! A manager and agents in one process, with real connections between them.
 
+mod api;
 mod faults;
 mod hosts;
 mod people;

@@ -13,6 +13,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use treecast_fleet::client::{Client, ClientError, escaped};
 use treecast_host::user;
+use treecast_measure::tables::{Cell, Table};
 
 pub use agent::{Args as AgentArgs, run as run_agent};
 pub use manager::{Args as ManagerArgs, run as run_manager};
@@ -112,6 +113,8 @@ enum Command {
     },
     /// Print a link that logs a browser in, once
     Login,
+    /// Print the description of the manager's API, an OpenAPI document. Needs no manager
+    Api,
     /// Print who did what, the latest last
     Audit {
         /// How many lines
@@ -144,6 +147,10 @@ enum GroupsCommand {
 }
 
 pub fn run(args: Args) -> Outcome {
+    if matches!(args.command, Command::Api) {
+        say!("{}", treecast_fleet::manager::description());
+        return Ok(ExitCode::SUCCESS);
+    }
     let client = args.way.client()?;
     match args.command {
         Command::Ask(asked) => return asked::run(&client, &asked, args.json),
@@ -185,7 +192,7 @@ fn answer(client: &Client, command: Command, json: bool) -> Result<(), Box<dyn s
         Command::Groups(GroupsArgs { command: Some(GroupsCommand::Remove { name }) }) => {
             delete(client, &format!("/api/groups/{}", escaped(&name)))?;
         }
-        Command::Ask(_) | Command::Batch(_) | Command::Verify(_) => {}
+        Command::Api | Command::Ask(_) | Command::Batch(_) | Command::Verify(_) => {}
         Command::Release(args) => rollout::release(client, args, json)?,
         Command::Rollout(args) => rollout::rollout(client, args, json)?,
         Command::Runs => {
@@ -264,8 +271,7 @@ fn items(value: &Value) -> &[Value] {
 }
 
 fn print_hosts(hosts: &Value) {
-    let mut rows =
-        vec![["HOST", "STATE", "ADDRESS", "SYSTEM", "TREECAST", "CLOCK", "TAGS"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for host in items(hosts) {
         let facts = &host["facts"];
         let interface = items(&facts["interfaces"]).iter().find(|of| of["name"] == facts["interface"]);
@@ -277,7 +283,7 @@ fn print_hosts(hosts: &Value) {
             let of = |key: &str| clock[key].as_f64().unwrap_or_default();
             format!("{:+.1} ms", of("ahead_ms"))
         });
-        rows.push(vec![
+        rows.push([
             text(host, "name").to_owned(),
             if host["is_here"] == true { "here" } else { "away" }.to_owned(),
             address.unwrap_or("-").to_owned(),
@@ -287,18 +293,18 @@ fn print_hosts(hosts: &Value) {
             tags.join(" "),
         ]);
     }
-    print_table(&rows);
+    print_table(["HOST", "STATE", "ADDRESS", "SYSTEM", "TREECAST", "CLOCK", "TAGS"], rows);
     let here = items(hosts).iter().filter(|host| host["is_here"] == true).count();
     say!("{}, {here} here", counted(items(hosts).len(), "host"));
 }
 
 fn print_groups(groups: &Value) {
-    let mut rows = vec![["GROUP", "HOSTS", "SELECTION"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for group in items(groups) {
         let hosts = group["hosts"].to_string();
-        rows.push(vec![text(group, "name").to_owned(), hosts, text(group, "selection").to_owned()]);
+        rows.push([text(group, "name").to_owned(), hosts, text(group, "selection").to_owned()]);
     }
-    print_table(&rows);
+    print_table(["GROUP", "HOSTS", "SELECTION"], rows);
 }
 
 fn print_audit(log: &Value) {
@@ -311,13 +317,9 @@ fn print_audit(log: &Value) {
     }
 }
 
-/// Prints rows in columns as wide as their longest text.
-fn print_table(rows: &[Vec<String>]) {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        say!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
+/// Prints rows below their headings.
+fn print_table<const N: usize>(headings: [&str; N], rows: Vec<[String; N]>) {
+    let mut table = Table::new("", &headings.map(|heading| format!("<{heading}")));
+    table.rows = rows.into_iter().map(|row| row.map(Cell::from).into()).collect();
+    say!("{}", table.lines().trim_end());
 }

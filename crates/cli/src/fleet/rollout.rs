@@ -177,13 +177,12 @@ fn as_ring(text: &str) -> Value {
 }
 
 fn print_releases(releases: &Value) {
-    let mut rows =
-        vec![["RELEASE", "NAME", "VERSION", "FILES", "BYTES", "STATE"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for release in items(releases) {
         let state = if release["is_withdrawn"] == true { "withdrawn" } else { "-" };
         let number = |key: &str| release[key].to_string();
         let word = |key: &str| text(release, key).to_owned();
-        rows.push(vec![
+        rows.push([
             number("id"),
             word("name"),
             word("version"),
@@ -192,14 +191,14 @@ fn print_releases(releases: &Value) {
             state.to_owned(),
         ]);
     }
-    print_table(&rows);
+    print_table(["RELEASE", "NAME", "VERSION", "FILES", "BYTES", "STATE"], rows);
 }
 
 fn print_rollouts(rollouts: &Value) {
-    let mut rows = vec![["ROLLOUT", "NAME", "VERSION", "STATE", "WHY"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for rollout in items(rollouts) {
         let word = |key: &str| rollout[key].as_str().unwrap_or("-").to_owned();
-        rows.push(vec![
+        rows.push([
             rollout["id"].to_string(),
             word("name"),
             word("version"),
@@ -207,7 +206,7 @@ fn print_rollouts(rollouts: &Value) {
             word("reason"),
         ]);
     }
-    print_table(&rows);
+    print_table(["ROLLOUT", "NAME", "VERSION", "STATE", "WHY"], rows);
 }
 
 fn print_rollout(rollout: &Value) {
@@ -228,10 +227,10 @@ fn print_rollout(rollout: &Value) {
             sent["unicast_bytes"]
         );
     }
-    let mut rows = vec![["HOST", "RING", "STATE", "WHY"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for host in items(&rollout["hosts"]) {
         let word = |key: &str| host[key].as_str().unwrap_or("-").to_owned();
-        rows.push(vec![word("host"), host["ring"].to_string(), word("state"), word("reason")]);
+        rows.push([word("host"), host["ring"].to_string(), word("state"), word("reason")]);
     }
-    print_table(&rows);
+    print_table(["HOST", "RING", "STATE", "WHY"], rows);
 }

@@ -14,6 +14,7 @@ use rusqlite::{OptionalExtension, params};
 use tokio::sync::{Mutex as AsyncMutex, broadcast, mpsc, watch};
 use treecast_driver::security::PublicKey;
 use treecast_host::clock;
+use utoipa::ToSchema;
 
 use super::{
     hosts::{self, ClockError, Host, HostId, Rates},
@@ -96,7 +97,7 @@ struct Outlet {
 }
 
 /// Something that has changed, for those who look on.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, serde::Serialize, ToSchema)]
 #[serde(tag = "changed", rename_all = "snake_case")]
 pub enum Change {
     Host {
@@ -111,6 +112,19 @@ pub enum Change {
     },
     /// Groups, or tags, by which selections may select others now.
     Groups,
+    /// More than could be told: whoever looks on asks for everything again.
+    All,
+}
+
+/// A line of the log of who did what.
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = AuditEntry)]
+pub struct Entry {
+    at_ms: u64,
+    who: String,
+    what: String,
+    about: String,
+    is_refused: bool,
 }
 
 /// The reason why hosts are not ordered anything.
@@ -590,6 +604,26 @@ impl Hub {
             .with(move |of| of.execute(insert, params![now_ms, who, what, about, is_refused]))
             .await
             .map(drop)
+    }
+
+    /// Returns the latest lines of the log of who did what, the latest first.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn audit_log(&self, latest: u32) -> Result<Vec<Entry>, StoreError> {
+        let query = "SELECT at, who, what, about, is_refused FROM audit ORDER BY id DESC LIMIT ?1";
+        let entry = |row: &rusqlite::Row| {
+            Ok(Entry {
+                at_ms: row.get(0)?,
+                who: row.get(1)?,
+                what: row.get(2)?,
+                about: row.get(3)?,
+                is_refused: row.get(4)?,
+            })
+        };
+        self.store
+            .with(move |of| of.prepare_cached(query)?.query_map(params![latest], entry)?.collect())
+            .await
     }
 
     /// Lets agents fetch a file by its hash.

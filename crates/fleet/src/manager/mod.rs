@@ -5,7 +5,7 @@
 //!   hub      who is here, what is ordered, what is reported
 //!     hosts  who belongs to the fleet
 //!     store  the database, written by one thread
-//! api        HTTP for people and programs: whatever the console and `treecast fleet` do
+//! api        HTTP for people and programs: whatever the console and `treecast fleet` do, and its description
 //!   access   roles, tokens, logins
 //!   asks     one question to many hosts
 //!   runs     experiments over the fleet
@@ -48,6 +48,7 @@ use crate::{
     message::TLS_NAME,
 };
 
+pub use api::description;
 pub use hosts::{Host, HostId};
 pub use hub::HubError;
 pub use rollouts::{NewRollout, ReleaseView, Ring, RolloutView};
