@@ -3,5 +3,6 @@
 mod api;
 mod faults;
 mod hosts;
+mod metrics;
 mod people;
 mod support;

@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 
 use super::{
     hosts::{self, ClockError, Host, HostId, Rates},
+    metrics::Counters,
     store::{Store, StoreError},
 };
 use crate::{
@@ -45,6 +46,7 @@ pub struct Hub {
     connections: AtomicU64,
     /// Tells those who look on that something has changed.
     changes: broadcast::Sender<Change>,
+    pub counters: Counters,
 }
 
 /// The way to one host.
@@ -173,6 +175,7 @@ impl Hub {
             has_ended: watch::channel(false).0,
             connections: AtomicU64::new(0),
             changes: broadcast::channel(1_000).0,
+            counters: Counters::default(),
         })
     }
 
@@ -299,6 +302,7 @@ impl Hub {
             })
             .await?
             .ok_or(HubError::Full { host })?;
+        self.counters.note_order();
         if let Some(listener) = listener {
             lock(&self.listeners).insert((host, number), listener);
         }
@@ -357,6 +361,7 @@ impl Hub {
                 of.query_row(through, params![host, last, now_ms], |row| row.get(0))
             })
             .await?;
+        self.counters.note_reports(&reports, self.offset(host));
         for report in reports {
             self.pass_on(host, report);
         }

@@ -10,21 +10,30 @@
 //!   asks     one question to many hosts
 //!   runs     experiments over the fleet
 //!   rollouts releases that go to hosts ring by ring
+//! config     what the manager's host says about it
+//! metrics    figures for Prometheus
 //! ```
 
 pub mod access;
 mod agents;
 mod api;
 mod asks;
+pub mod config;
 mod console;
 mod hosts;
 mod hub;
+mod metrics;
 mod rollouts;
 mod runs;
 mod site;
 mod store;
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -38,6 +47,7 @@ use treecast_host::folder;
 
 use self::{
     access::Role,
+    config::Config,
     hub::Hub,
     rollouts::Rollouts,
     runs::Runs,
@@ -58,6 +68,8 @@ pub use runs::{NewRun, Repeat, RunView, State};
 pub const AGENT_PORT: u16 = 7443;
 /// The port of the console.
 pub const CONSOLE_PORT: u16 = 7444;
+/// The name of the database's file.
+const DATABASE: &str = "fleet.sqlite";
 
 /// What a manager needs to know.
 #[derive(Debug, Clone)]
@@ -73,6 +85,7 @@ pub struct Options {
     /// The treecast program.
     pub treecast: PathBuf,
     pub version: String,
+    pub config: Config,
 }
 
 /// How `treecast fleet` reaches a manager: a file that only its user may read.
@@ -133,7 +146,7 @@ impl Manager {
         let failed = |source| ManagerError::File { path: options.state.clone(), source };
         let claim = folder::claim(&options.state).map_err(failed)?;
         let claim = claim.ok_or_else(|| ManagerError::Busy(options.state.clone()))?;
-        let store = Store::open(&options.state.join("fleet.sqlite"))?;
+        let store = Store::open(&options.state.join(DATABASE))?;
         let hub = Arc::new(Hub::new(store).await?);
         let tls = TlsAcceptor::from(Arc::new(server_config(&identity, TLS_NAME)?));
         let (agents, for_agents) = match listener {
@@ -145,12 +158,7 @@ impl Manager {
             None => listen(options.agents, "--listen").await?,
         };
         let (console, for_console) = listen(options.console, "--console").await?;
-        let token = access::make_token(&hub.store, "this host", Role::Administrator).await?;
-        let own = Access { api: console.to_string(), token };
-        let path = options.state.join("access.json");
-        let failed = |source| ManagerError::File { path: path.clone(), source };
-        let text = serde_json::to_string_pretty(&own).map_err(|error| failed(io::Error::other(error)))?;
-        write_private(&path, &text).map_err(failed)?;
+        write_access(&hub, console, &options.state).await?;
         let runs = Runs::start(Arc::clone(&hub), &options).await?;
         let rollouts =
             Rollouts::start(Arc::clone(&hub), options.state.clone(), options.treecast.clone()).await?;
@@ -160,6 +168,7 @@ impl Manager {
             rollouts,
             identity.public_key(),
             advertised(&options, agents),
+            options.clone(),
         );
         let own = access::Caller { name: "this host".into(), role: Role::Administrator };
         let link = api.link(own).map_err(|error| StoreError::Failed(error.to_string()))?;
@@ -168,11 +177,22 @@ impl Manager {
             tokio::spawn(agents::serve(for_agents, tls, Arc::clone(&hub))),
             tokio::spawn(async move {
                 // It ends with the manager.
-                _ = axum::serve(for_console, api.router()).await;
+                let service = api.router().into_make_service_with_connect_info::<SocketAddr>();
+                _ = axum::serve(for_console, service).await;
             }),
         ];
         Ok(Self { hub, identity, agents, console, login, tasks, _claim: claim })
     }
+}
+
+/// Writes down how `treecast fleet` on this host reaches the manager.
+async fn write_access(hub: &Hub, console: SocketAddr, state: &Path) -> Result<(), ManagerError> {
+    let token = access::make_token(&hub.store, "this host", Role::Administrator).await?;
+    let own = Access { api: console.to_string(), token };
+    let path = state.join("access.json");
+    let failed = |source| ManagerError::File { path: path.clone(), source };
+    let text = serde_json::to_string_pretty(&own).map_err(|error| failed(io::Error::other(error)))?;
+    write_private(&path, &text).map_err(failed)
 }
 
 async fn listen(

@@ -139,6 +139,11 @@ pub enum RolloutState {
     Aborted,
 }
 
+impl RolloutState {
+    pub const ALL: [RolloutState; 6] =
+        [Self::Approval, Self::Running, Self::Paused, Self::Stopped, Self::Done, Self::Aborted];
+}
+
 /// The state of a host in a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]

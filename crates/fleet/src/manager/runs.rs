@@ -94,6 +94,9 @@ pub enum State {
 }
 
 impl State {
+    pub const ALL: [State; 5] =
+        [State::Waiting, State::Running, State::Done, State::Aborted, State::Failed];
+
     /// Whether nothing more comes of the run.
     pub fn is_over(self) -> bool {
         !matches!(self, Self::Waiting | Self::Running)

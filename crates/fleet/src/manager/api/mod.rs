@@ -8,13 +8,14 @@
 //! described   routes, and the description that is read off their types (OpenAPI)
 //!   request   what routes take
 //!   denied    why they refuse
-//! asks, hosts, people, releases, runs: the routes, by subject
+//! asks, hosts, metrics, people, releases, runs: the routes, by subject
 //! ```
 
 mod asks;
 mod denied;
 mod described;
 mod hosts;
+mod metrics;
 mod people;
 mod releases;
 mod request;
@@ -46,6 +47,7 @@ use super::{
         self, Caller,
         Role::{Administrator, Operator, ReleaseManager, Viewer},
     },
+    Options,
     hub::Hub,
     rollouts::Rollouts,
     runs::Runs,
@@ -67,6 +69,7 @@ struct Inner {
     /// The manager's key and addresses, for codes.
     key: PublicKey,
     addresses: Vec<String>,
+    options: Options,
     /// Secrets, each of which logs in whoever brings it first.
     links: Mutex<HashMap<String, Caller>>,
 }
@@ -110,6 +113,7 @@ fn routes() -> Routes {
         .on(Post, "/api/rollouts/{id}/{change}", ReleaseManager, "change a rollout", releases::change)
         .on(Get, "/api/audit", Viewer, "show the log", people::audit)
         .on(Get, "/api/changes", Viewer, "follow changes", hosts::changes)
+        .on(Get, "/metrics", Viewer, "read figures", metrics::metrics)
 }
 
 /// Returns the description of the API: an OpenAPI document in JSON.
@@ -145,8 +149,9 @@ impl Api {
         rollouts: Arc<Rollouts>,
         key: PublicKey,
         addresses: Vec<String>,
+        options: Options,
     ) -> Self {
-        Self(Arc::new(Inner { hub, runs, rollouts, key, addresses, links: Mutex::default() }))
+        Self(Arc::new(Inner { hub, runs, rollouts, key, addresses, options, links: Mutex::default() }))
     }
 
     /// Makes a link for a browser, which logs in whoever opens it first.
