@@ -4,6 +4,7 @@ use std::{net::IpAddr, path::Path, str::FromStr};
 
 use serde::Deserialize;
 
+use super::keep::Keep;
 use crate::agent::config::{self, ConfigError};
 
 /// Where the configuration is looked for when no file is named.
@@ -14,6 +15,7 @@ pub const DEFAULT_FILE: &str = "/etc/treecast/manager.toml";
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     pub metrics: Metrics,
+    pub keep: Keep,
 }
 
 /// Who may read the manager's figures.
@@ -34,7 +36,9 @@ impl Config {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        config::from_toml(text)
+        let config: Self = config::from_toml(text)?;
+        config.keep.check()?;
+        Ok(config)
     }
 }
 
@@ -112,5 +116,6 @@ mod tests {
         assert_eq!(Config::parse("").unwrap(), Config::default());
         assert!(told("[metrics]\nfrom = [\"x\"]").contains("line 2"), "{}", told("[metrics]\nfrom = [\"x\"]"));
         assert!(told("[metrik]").contains("metrik"));
+        assert!(told("[keep]\nreports_days = 0").contains("reports_days"));
     }
 }

@@ -11,6 +11,7 @@
 //!   runs     experiments over the fleet
 //!   rollouts releases that go to hosts ring by ring
 //! config     what the manager's host says about it
+//! keep       how long things are kept
 //! metrics    figures for Prometheus
 //! ```
 
@@ -22,6 +23,7 @@ pub mod config;
 mod console;
 mod hosts;
 mod hub;
+mod keep;
 mod metrics;
 mod rollouts;
 mod runs;
@@ -180,6 +182,7 @@ impl Manager {
                 let service = api.router().into_make_service_with_connect_info::<SocketAddr>();
                 _ = axum::serve(for_console, service).await;
             }),
+            tokio::spawn(keep::work(Arc::downgrade(&hub), options.state.join("runs"), options.config.keep)),
         ];
         Ok(Self { hub, identity, agents, console, login, tasks, _claim: claim })
     }

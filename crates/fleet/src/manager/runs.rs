@@ -30,7 +30,7 @@ use crate::message::{Work, of_word, word};
 /// The name of the results database of a run.
 const DATABASE: &str = "results.sqlite";
 /// The name of the file with what a run has told, one JSON event a line, as `treecast lab run --json` prints it.
-const EVENTS: &str = "events";
+pub const EVENTS: &str = "events";
 /// The name of the file with what a run came to, in JSON.
 const RESULTS: &str = "results.json";
 /// The most runs that wait.
