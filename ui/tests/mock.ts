@@ -31,6 +31,8 @@ export function fleet(many: number): Host[] {
         version: index % 9 ? '0.1.0' : '0.0.9',
         interfaces: [{ name: 'eth0', addresses: [`10.${20 + (net >> 8)}.${net & 255}.${(Math.floor(index / (many > 250 ? 1 : sites.length)) % 200) + 10}`] }],
         interface: 'eth0',
+        boot: '',
+        releases: {},
       },
       may: { measure: true, receive: true, roll_out: true, run_commands: index % 2 === 0 },
       tags: { site: sites[site]!, role: index % 5 === 0 ? 'router' : 'client' },
