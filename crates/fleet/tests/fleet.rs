@@ -4,5 +4,6 @@ mod api;
 mod faults;
 mod hosts;
 mod metrics;
+mod notices;
 mod people;
 mod support;

@@ -95,7 +95,8 @@ async fn a_viewer_reads_figures_that_prometheus_understands() {
     let dashboard = include_str!("../../../contrib/grafana/treecast-fleet.json");
     let _: Value = serde_json::from_str(dashboard).unwrap();
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    for word in dashboard.split(|letter| !is_name(letter)).filter(|word| word.starts_with("treecast_fleet_")) {
+    for word in dashboard.split(|letter| !is_name(letter)).filter(|word| word.starts_with("treecast_fleet_"))
+    {
         let is_told = names.contains(word) || text.contains(&format!("# TYPE {word} "));
         assert!(is_told, "the dashboard shows {word}, which is not told");
     }

@@ -15,7 +15,7 @@ use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use treecast_fleet::{
     agent::{self, AgentError, Config, Event, Options as AgentOptions},
     client::Client,
-    manager::{Manager, Options, config::Config},
+    manager::{Manager, Options, config},
 };
 
 /// The longest time that anything may take here.
@@ -49,7 +49,7 @@ pub async fn manager(state: &Path, agents: SocketAddr) -> Manager {
 pub async fn manager_with(state: &Path, config: &str) -> Manager {
     let file = state.with_extension("toml");
     std::fs::write(&file, config).unwrap();
-    let config = Config::load(Some(&file)).unwrap();
+    let config = config::Config::load(Some(&file)).unwrap();
     Manager::start(Options { config, ..options(state, any_port(), Vec::new()) }, None).await.unwrap()
 }
 
@@ -66,7 +66,7 @@ fn options(state: &Path, agents: SocketAddr, advertised: Vec<String>) -> Options
         advertised,
         treecast: "treecast".into(),
         version: "1.2.3".into(),
-        config: Config::default(),
+        config: config::Config::default(),
     }
 }
 

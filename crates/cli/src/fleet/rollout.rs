@@ -198,13 +198,7 @@ fn print_rollouts(rollouts: &Value) {
     let mut rows = Vec::new();
     for rollout in items(rollouts) {
         let word = |key: &str| rollout[key].as_str().unwrap_or("-").to_owned();
-        rows.push([
-            rollout["id"].to_string(),
-            word("name"),
-            word("version"),
-            word("state"),
-            word("reason"),
-        ]);
+        rows.push([rollout["id"].to_string(), word("name"), word("version"), word("state"), word("reason")]);
     }
     print_table(["ROLLOUT", "NAME", "VERSION", "STATE", "WHY"], rows);
 }

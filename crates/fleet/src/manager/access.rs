@@ -48,9 +48,7 @@ impl FromStr for Role {
     fn from_str(text: &str) -> Result<Self, String> {
         of_word(text).map_err(|_| {
             let [viewer, operator, release_manager, administrator] = Self::ALL;
-            format!(
-                "{text:?} is no role: take {viewer}, {operator}, {release_manager} or {administrator}"
-            )
+            format!("{text:?} is no role: take {viewer}, {operator}, {release_manager} or {administrator}")
         })
     }
 }

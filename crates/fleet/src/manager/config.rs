@@ -1,10 +1,14 @@
 //! The configuration of a manager: `/etc/treecast/manager.toml`.
 
-use std::{net::IpAddr, path::Path, str::FromStr};
+use std::{net::IpAddr, path::Path, str::FromStr, time::Duration};
 
 use serde::Deserialize;
+use treecast_host::quantity::Time;
 
-use super::keep::Keep;
+use super::{
+    keep::Keep,
+    notices::{Hook, Mail},
+};
 use crate::agent::config::{self, ConfigError};
 
 /// Where the configuration is looked for when no file is named.
@@ -16,6 +20,26 @@ pub const DEFAULT_FILE: &str = "/etc/treecast/manager.toml";
 pub struct Config {
     pub metrics: Metrics,
     pub keep: Keep,
+    pub notices: Watched,
+    /// Programs that are told what matters.
+    pub hooks: Vec<Hook>,
+    /// People who are told what matters.
+    pub mail: Vec<Mail>,
+}
+
+/// What notices are given about.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Watched {
+    /// How long a host may be away until that matters. `None`: a minute.
+    pub away_after: Option<Time>,
+}
+
+impl Watched {
+    /// Returns how long a host may be away until that matters.
+    pub fn away_after(&self) -> Duration {
+        self.away_after.map_or(Duration::from_secs(60), |time| time.0)
+    }
 }
 
 /// Who may read the manager's figures.
@@ -38,6 +62,7 @@ impl Config {
     fn parse(text: &str) -> Result<Self, String> {
         let config: Self = config::from_toml(text)?;
         config.keep.check()?;
+        config.mail.iter().try_for_each(Mail::check)?;
         Ok(config)
     }
 }
@@ -114,7 +139,11 @@ mod tests {
     fn a_mistake_is_told_with_its_line() {
         let told = |text: &str| Config::parse(text).unwrap_err();
         assert_eq!(Config::parse("").unwrap(), Config::default());
-        assert!(told("[metrics]\nfrom = [\"x\"]").contains("line 2"), "{}", told("[metrics]\nfrom = [\"x\"]"));
+        assert!(
+            told("[metrics]\nfrom = [\"x\"]").contains("line 2"),
+            "{}",
+            told("[metrics]\nfrom = [\"x\"]")
+        );
         assert!(told("[metrik]").contains("metrik"));
         assert!(told("[keep]\nreports_days = 0").contains("reports_days"));
     }

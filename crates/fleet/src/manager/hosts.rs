@@ -23,6 +23,7 @@ pub type HostId = i64;
 /// A host of the fleet.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Host {
+    #[schema(value_type = i64)]
     pub id: HostId,
     pub name: String,
     /// The public key of its agent.

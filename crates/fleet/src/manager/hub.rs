@@ -103,6 +103,7 @@ struct Outlet {
 #[serde(tag = "changed", rename_all = "snake_case")]
 pub enum Change {
     Host {
+        #[schema(value_type = i64)]
         id: HostId,
         is_here: bool,
     },
@@ -114,6 +115,11 @@ pub enum Change {
     },
     /// Groups, or tags, by which selections may select others now.
     Groups,
+    /// Somebody with another key wanted to be the host of this name, and was refused.
+    Stranger {
+        name: String,
+        reason: String,
+    },
     /// More than could be told: whoever looks on asks for everything again.
     All,
 }
@@ -208,10 +214,16 @@ impl Hub {
     pub async fn admit(&self, key: PublicKey, hello: Hello) -> Result<Result<Connected, String>, StoreError> {
         let (now_ms, wanted, last_order) = (now_ms(), hello.name.clone(), hello.last_order);
         let protocol = PROTOCOL.min(hello.protocol);
+        let text_of_key = key.to_string();
         let admitted = match self.store.with(move |of| hosts::admit(of, key, &hello, now_ms)).await? {
             Ok(admitted) => admitted,
             Err(reason) => {
                 self.audit(&wanted, "join", &reason, true).await?;
+                let name = wanted.clone();
+                let host = self.store.with(move |of| hosts::named(of, &name)).await?;
+                if host.is_some_and(|host| host.key != text_of_key) {
+                    self.tell(Change::Stranger { name: wanted, reason: reason.clone() });
+                }
                 return Ok(Err(reason));
             }
         };

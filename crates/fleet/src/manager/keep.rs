@@ -96,7 +96,8 @@ fn delete_events(runs: &Path, before: Duration) {
         let is_old = events.metadata().and_then(|of| of.modified()).is_ok_and(|modified| {
             modified.duration_since(std::time::UNIX_EPOCH).is_ok_and(|modified| modified < before)
         });
-        if is_old && let Err(error) = fs::remove_file(&events)
+        if is_old
+            && let Err(error) = fs::remove_file(&events)
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!("{} is not deleted: {error}", events.display());
@@ -141,7 +142,10 @@ mod tests {
             .unwrap();
         delete_old(&hub, &Keep { reports_days: 50, ..Keep::default() }, 100 * day).await.unwrap();
         let numbers = async |of: &'static str| -> Vec<i64> {
-            hub.store.with(move |db| db.prepare(of)?.query_map([], |row| row.get(0))?.collect()).await.unwrap()
+            hub.store
+                .with(move |db| db.prepare(of)?.query_map([], |row| row.get(0))?.collect())
+                .await
+                .unwrap()
         };
         assert_eq!(numbers("SELECT number FROM orders ORDER BY number").await, [2, 3]);
         assert_eq!(numbers("SELECT number FROM reports ORDER BY number").await, [2, 3]);

@@ -13,6 +13,7 @@
 //! config     what the manager's host says about it
 //! keep       how long things are kept
 //! metrics    figures for Prometheus
+//! notices    web hooks and e-mail on what matters
 //! ```
 
 pub mod access;
@@ -25,6 +26,7 @@ mod hosts;
 mod hub;
 mod keep;
 mod metrics;
+pub mod notices;
 mod rollouts;
 mod runs;
 mod site;
@@ -51,6 +53,7 @@ use self::{
     access::Role,
     config::Config,
     hub::Hub,
+    notices::{NoticeError, Notices},
     rollouts::Rollouts,
     runs::Runs,
     store::{Store, StoreError},
@@ -111,6 +114,8 @@ pub enum ManagerError {
     Listen { address: SocketAddr, option: &'static str, source: io::Error },
     #[error("another manager runs in {}: end it first, or name another folder with --state", .0.display())]
     Busy(PathBuf),
+    #[error(transparent)]
+    Notice(#[from] NoticeError),
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
 }
@@ -161,6 +166,8 @@ impl Manager {
         };
         let (console, for_console) = listen(options.console, "--console").await?;
         write_access(&hub, console, &options.state).await?;
+        let notices = Arc::new(Notices::new(Arc::clone(&hub), &options.config)?);
+        let mut tasks = notices.start(&options.config).await?;
         let runs = Runs::start(Arc::clone(&hub), &options).await?;
         let rollouts =
             Rollouts::start(Arc::clone(&hub), options.state.clone(), options.treecast.clone()).await?;
@@ -175,7 +182,7 @@ impl Manager {
         let own = access::Caller { name: "this host".into(), role: Role::Administrator };
         let link = api.link(own).map_err(|error| StoreError::Failed(error.to_string()))?;
         let login = format!("http://{console}{link}");
-        let tasks = vec![
+        tasks.extend([
             tokio::spawn(agents::serve(for_agents, tls, Arc::clone(&hub))),
             tokio::spawn(async move {
                 // It ends with the manager.
@@ -183,7 +190,7 @@ impl Manager {
                 _ = axum::serve(for_console, service).await;
             }),
             tokio::spawn(keep::work(Arc::downgrade(&hub), options.state.join("runs"), options.config.keep)),
-        ];
+        ]);
         Ok(Self { hub, identity, agents, console, login, tasks, _claim: claim })
     }
 }

@@ -310,11 +310,8 @@ impl Rollouts {
         }
         let query = "SELECT name, version, withdrawn FROM releases WHERE id = ?1";
         let columns = |row: &Row| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        let release: Option<(String, String, bool)> = self
-            .hub
-            .store
-            .with(move |of| of.query_row(query, [new.release], columns).optional())
-            .await?;
+        let release: Option<(String, String, bool)> =
+            self.hub.store.with(move |of| of.query_row(query, [new.release], columns).optional()).await?;
         match release {
             None => return Err(RolloutError::Missing(format!("there is no release {}", new.release))),
             Some((name, version, true)) => {

@@ -94,8 +94,7 @@ pub enum State {
 }
 
 impl State {
-    pub const ALL: [State; 5] =
-        [State::Waiting, State::Running, State::Done, State::Aborted, State::Failed];
+    pub const ALL: [State; 5] = [State::Waiting, State::Running, State::Done, State::Aborted, State::Failed];
 
     /// Whether nothing more comes of the run.
     pub fn is_over(self) -> bool {
@@ -379,19 +378,26 @@ fn sentence(results: &Results) -> String {
 /// Marks the runs of an earlier start, and ends their programs.
 async fn end_earlier(hub: &Hub) -> Result<(), StoreError> {
     let now_ms = now_ms();
-    let programs: Vec<(i64, u64)> = hub
+    let (runs, programs): (Vec<i64>, Vec<(i64, u64)>) = hub
         .store
         .with(move |of| {
             let reason = "the manager was started again meanwhile";
-            let ended = "UPDATE runs SET state = 'failed', reason = ?1, ended = ?2 WHERE state = 'running'";
-            if of.execute(ended, params![reason, now_ms])? == 0 {
-                return Ok(Vec::new());
+            let ended = "UPDATE runs SET state = 'failed', reason = ?1, ended = ?2 WHERE state = 'running' RETURNING id";
+            let runs: Vec<i64> = of
+                .prepare(ended)?
+                .query_map(params![reason, now_ms], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            if runs.is_empty() {
+                return Ok((runs, Vec::new()));
             }
             let open = "SELECT host, number FROM orders WHERE ended IS NULL AND work LIKE '{\"do\":\"start\"%'
                         AND NOT EXISTS (SELECT 1 FROM asked WHERE asked.host = orders.host AND asked.order_number = orders.number)";
-            of.prepare(open)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+            let mut open = of.prepare(open)?;
+            let programs = open.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok((runs, programs.collect::<Result<_, _>>()?))
         })
         .await?;
+    runs.into_iter().for_each(|id| hub.tell(Change::Run { id }));
     for (host, order) in programs {
         // A host for which too much waits has more to do than to end a program, which ends by itself.
         if let Err(error) = hub.order(host, Work::Signal { order, signal: libc::SIGTERM }).await {

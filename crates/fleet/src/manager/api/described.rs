@@ -74,14 +74,7 @@ pub struct Routes {
 impl Routes {
     /// Adds a route for callers who have logged in. Its handler takes [`By`](super::By), which refuses a lower role than `least`.
     /// `what` is unique.
-    pub fn on<H, T, D>(
-        self,
-        verb: Verb,
-        path: &str,
-        least: Role,
-        what: &'static str,
-        handler: H,
-    ) -> Self
+    pub fn on<H, T, D>(self, verb: Verb, path: &str, least: Role, what: &'static str, handler: H) -> Self
     where
         H: Handler<T, Api> + Described<D>,
         T: 'static,
@@ -163,7 +156,7 @@ const FAILURES: &[(&str, &str)] = &[
 pub struct Operation {
     parameters: Vec<Value>,
     /// The kinds of the variable parts of the path, in order.
-    parts: Vec<RefOr<Schema>>,
+    parts: Vec<Value>,
     body: Option<Value>,
     answer: Value,
     status: u16,
@@ -179,9 +172,9 @@ impl Operation {
 
     fn describe(&self, verb: Verb, path: &str, rule: Rule) -> Value {
         let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        let in_path = names.zip(&self.parts).map(
-            |(name, schema)| json!({ "name": name, "in": "path", "required": true, "schema": schema }),
-        );
+        let in_path = names
+            .zip(&self.parts)
+            .map(|(name, schema)| json!({ "name": name, "in": "path", "required": true, "schema": schema }));
         let parameters: Vec<Value> = in_path.chain(self.parameters.iter().cloned()).collect();
         let is_refusable = self.asks_who && (rule.least > Role::Viewer || verb != Verb::Get);
         let failures = [
@@ -295,28 +288,29 @@ impl<T: ToSchema> Taken for Wanted<T> {
         let RefOr::T(Schema::Object(object)) = T::schema() else { return };
         for (name, schema) in &object.properties {
             let is_required = object.required.contains(name);
-            operation.parameters.push(
-                json!({ "name": name, "in": "query", "required": is_required, "schema": schema }),
-            );
+            operation
+                .parameters
+                .push(json!({ "name": name, "in": "query", "required": is_required, "schema": schema }));
         }
     }
 }
 
 impl Taken for Part<String> {
     fn describe(operation: &mut Operation) {
-        operation.parts = vec![String::schema()];
+        operation.parts = vec![json!(String::schema())];
     }
 }
 
 impl Taken for Part<i64> {
     fn describe(operation: &mut Operation) {
-        operation.parts = vec![i64::schema()];
+        operation.parts = vec![json!(i64::schema())];
     }
 }
 
 impl<T: ToSchema> Taken for Part<(i64, T)> {
     fn describe(operation: &mut Operation) {
-        operation.parts = vec![i64::schema(), T::schema()];
+        let second = operation.enter::<T>();
+        operation.parts = vec![json!(i64::schema()), second];
     }
 }
 
@@ -351,11 +345,7 @@ impl Given for NoContent {
 impl<S> Given for Sse<S> {
     fn describe(operation: &mut Operation) {
         let schema = operation.enter::<Change>();
-        operation.answers(
-            200,
-            "Each event has one change",
-            Some(("text/event-stream", schema)),
-        );
+        operation.answers(200, "Each event has one change", Some(("text/event-stream", schema)));
     }
 }
 

@@ -64,11 +64,7 @@ pub async fn host(State(api): State<Api>, _: By, Part(name): Part<String>) -> Re
 }
 
 /// Removes a host: its key is not known any more.
-pub async fn forget(
-    State(api): State<Api>,
-    by: By,
-    Part(name): Part<String>,
-) -> Result<NoContent, Denied> {
+pub async fn forget(State(api): State<Api>, by: By, Part(name): Part<String>) -> Result<NoContent, Denied> {
     by.note(&api, &name).await?;
     let host = api.hub().host(&name).await?;
     api.hub().forget(host.id).await?;

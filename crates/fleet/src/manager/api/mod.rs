@@ -43,11 +43,11 @@ use self::{
     },
 };
 use super::{
+    Options,
     access::{
         self, Caller,
         Role::{Administrator, Operator, ReleaseManager, Viewer},
     },
-    Options,
     hub::Hub,
     rollouts::Rollouts,
     runs::Runs,

@@ -37,8 +37,7 @@ impl<T: IntoResponse> IntoResponse for WithCookie<T> {
     fn into_response(self) -> Response {
         let (secret, seconds) =
             self.login.map_or((String::new(), 0), |secret| (secret, LOGIN_TIME.as_secs()));
-        let cookie =
-            format!("{COOKIE}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}");
+        let cookie = format!("{COOKIE}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}");
         ([(header::SET_COOKIE, cookie)], self.answer).into_response()
     }
 }
@@ -65,12 +64,7 @@ impl Given for ToConsole {
 }
 
 /// Logs somebody in.
-pub async fn log_in<T>(
-    api: &Api,
-    caller: &Caller,
-    how: &str,
-    answer: T,
-) -> Result<WithCookie<T>, Denied> {
+pub async fn log_in<T>(api: &Api, caller: &Caller, how: &str, answer: T) -> Result<WithCookie<T>, Denied> {
     let login = access::log_in(&api.hub().store, caller).await?;
     api.hub().audit(&caller.name, "log in", how, false).await?;
     Ok(WithCookie { answer, login: Some(login) })
@@ -225,7 +219,11 @@ pub async fn make_token(
     Ok(Json(MadeToken { name, role, token }))
 }
 
-pub async fn end_token(State(api): State<Api>, by: By, Part(name): Part<String>) -> Result<NoContent, Denied> {
+pub async fn end_token(
+    State(api): State<Api>,
+    by: By,
+    Part(name): Part<String>,
+) -> Result<NoContent, Denied> {
     by.note(&api, &name).await?;
     match access::end_token(&api.hub().store, &name).await? {
         true => Ok(NoContent),

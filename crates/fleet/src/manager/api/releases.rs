@@ -38,11 +38,7 @@ pub struct Added {
     id: i64,
 }
 
-pub async fn add(
-    State(api): State<Api>,
-    by: By,
-    Body(new): Body<NewRelease>,
-) -> Result<Json<Added>, Denied> {
+pub async fn add(State(api): State<Api>, by: By, Body(new): Body<NewRelease>) -> Result<Json<Added>, Denied> {
     by.note(&api, &new.folder.display().to_string()).await?;
     match api.0.rollouts.add(&by.caller.name, new.signed, new.folder).await {
         Ok(id) => Ok(Json(Added { id })),

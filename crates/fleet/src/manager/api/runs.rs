@@ -24,28 +24,16 @@ pub async fn run(State(api): State<Api>, _: By, Part(id): Part<i64>) -> Result<J
     run.map(Json).ok_or_else(|| Denied::Missing(format!("there is no run {id}")))
 }
 
-pub async fn plan(
-    State(api): State<Api>,
-    _: By,
-    Body(run): Body<NewRun>,
-) -> Result<Json<Preview>, Denied> {
+pub async fn plan(State(api): State<Api>, _: By, Body(run): Body<NewRun>) -> Result<Json<Preview>, Denied> {
     Ok(Json(api.0.runs.plan(run).await?))
 }
 
-pub async fn start(
-    State(api): State<Api>,
-    by: By,
-    Body(run): Body<NewRun>,
-) -> Result<Json<RunView>, Denied> {
+pub async fn start(State(api): State<Api>, by: By, Body(run): Body<NewRun>) -> Result<Json<RunView>, Denied> {
     by.note(&api, &format!("{} at {}", run.name, run.select)).await?;
     Ok(Json(api.0.runs.order(&by.caller.name, run).await?))
 }
 
-pub async fn abort(
-    State(api): State<Api>,
-    by: By,
-    Part(id): Part<i64>,
-) -> Result<Json<RunView>, Denied> {
+pub async fn abort(State(api): State<Api>, by: By, Part(id): Part<i64>) -> Result<Json<RunView>, Denied> {
     by.note(&api, &id.to_string()).await?;
     api.0.runs.abort(id).await?;
     let run = api.0.runs.one(id).await?;
