@@ -1,13 +1,18 @@
 //! The description of the API, against what the manager does.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, StatusCode, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use treecast_fleet::{client::Client, manager::description};
+use treecast_driver::security::Identity;
+use treecast_experiment::{Event, Failure, Finished, Results};
+use treecast_fleet::{client::Client, manager::description, release::Release};
 
 use crate::support::{Fleet, until, was_refused};
 
@@ -70,11 +75,25 @@ async fn token(fleet: &Fleet, role: &str) -> String {
     made["token"].as_str().unwrap().to_owned()
 }
 
+/// Returns the properties of all parts of a schema together.
+fn merged(document: &Value, parts: &[Value]) -> Value {
+    let (mut properties, mut required) = (serde_json::Map::new(), Vec::new());
+    for part in parts {
+        let part = part["$ref"].as_str().map_or(part, |reference| document.pointer(&reference[1..]).unwrap());
+        properties.extend(part["properties"].as_object().unwrap().clone());
+        required.extend(part["required"].as_array().into_iter().flatten().cloned());
+    }
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
 /// Says how a value differs from a schema. A property that is not described is a difference, too.
 fn differs(document: &Value, schema: &Value, value: &Value) -> Option<String> {
     if let Some(reference) = schema["$ref"].as_str() {
         let target = document.pointer(&reference[1..]).unwrap_or_else(|| panic!("{reference} is nowhere"));
         return differs(document, target, value);
+    }
+    if let Some(parts) = schema["allOf"].as_array() {
+        return differs(document, &merged(document, parts), value);
     }
     if let Some(one_of) = schema["oneOf"].as_array() {
         let differences: Vec<String> =
@@ -163,6 +182,7 @@ async fn every_route_asks_for_the_role_that_is_described() {
         let at = filled(&path);
         let (status, told) = send(&fleet, &method, &at, None, &json!({})).await;
         let Some(role) = operation["x-role"].as_str() else {
+            assert!(operation["responses"][status.as_str()].is_object(), "{method} {path}: {status}");
             open.push(path);
             continue;
         };
@@ -183,7 +203,7 @@ async fn every_route_asks_for_the_role_that_is_described() {
             assert_eq!(error, None, "{method} {path}");
         }
     }
-    assert_eq!(open, ["/api/login", "/api/openapi.json", "/login"]);
+    assert_eq!(open, ["/api/login", "/api/openapi.json", "/login", "/login/back", "/login/start"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -221,6 +241,51 @@ async fn answers_are_as_they_are_described() {
         let path = format!("/api/{path}");
         ask("get", &path, &path, json!({})).await;
     }
+    let folder = fleet.folder.0.join("source");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("file"), "bytes").unwrap();
+    let release = Release::of_folder(&folder, "app", "1.0", None, None).unwrap();
+    let signed = release.sign(&Identity::generate().unwrap());
+    let new = json!({ "signed": signed, "folder": folder });
+    let release = ask("post", "/api/releases", "/api/releases", new).await;
+    let new = json!({ "release": release["id"], "rings": [{ "select": "a" }], "approval": true });
+    let rollout = ask("post", "/api/rollouts", "/api/rollouts", new).await;
+    ask("get", "/api/rollouts/{id}", &format!("/api/rollouts/{}", rollout["id"]), json!({})).await;
+    ask("get", "/api/releases", "/api/releases", json!({})).await;
     let (_, served) = send(&fleet, "get", "/api/openapi.json", None, &json!({})).await;
     assert_eq!(served, Some(document.clone()));
+}
+
+#[test]
+fn what_runs_tell_is_as_it_is_described() {
+    let document = document();
+    let describes = |name: &str, value: Value| {
+        let schema = json!({ "$ref": format!("#/components/schemas/{name}") });
+        assert_eq!(differs(&document, &schema, &value), None, "{value}");
+    };
+    let measures = BTreeMap::from([("rate".to_owned(), Some(1.5)), ("delay".to_owned(), None)]);
+    let finished = Finished {
+        number: 1,
+        run: "a",
+        duration: Duration::from_millis(1500),
+        whole: 1,
+        clients: 2,
+        sentence: "one of two",
+        measures: &measures,
+        saturated: None,
+        cut_short: false,
+        refused: Some("too many"),
+    };
+    for event in [
+        Event::Planned { runs: 1, estimate: Duration::from_secs(1), left_out: &["b".to_owned()] },
+        Event::Building { network: "tree", nodes: 3 },
+        Event::Settling { run: "a" },
+        Event::Started { number: 1, of: 2, run: "a", clients: 2, expected: Duration::from_secs(1) },
+        Event::Again { run: "a", why: "it was loud" },
+        Event::Finished(&finished),
+    ] {
+        describes("RunEvent", json!(event));
+    }
+    let failure = Failure { run: "a".into(), node: "b".into(), reason: "c".into() };
+    describes("Results", json!(Results { runs: 1, failures: vec![failure], ..Results::default() }));
 }

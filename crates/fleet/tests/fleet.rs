@@ -3,6 +3,7 @@
 mod api;
 mod faults;
 mod hosts;
+mod login;
 mod metrics;
 mod notices;
 mod people;

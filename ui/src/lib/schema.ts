@@ -711,7 +711,8 @@ export interface components {
         Change: {
             /** @enum {string} */
             changed: "host";
-            id: components["schemas"]["i64"];
+            /** Format: int64 */
+            id: number;
             is_here: boolean;
         } | {
             /** @enum {string} */
@@ -910,7 +911,8 @@ export interface components {
         Host: {
             clock: null | components["schemas"]["ClockError"];
             facts: components["schemas"]["Facts"];
-            id: components["schemas"]["i64"];
+            /** Format: int64 */
+            id: number;
             /** @description Whether the agent is connected. */
             is_here: boolean;
             /**
@@ -1118,7 +1120,7 @@ export interface components {
              * @description The results of searches.
              * @default []
              */
-            thresholds: components["schemas"]["Bound"][];
+            thresholds?: components["schemas"]["Bound"][];
             /**
              * @description The number of runs in which every client got what it was to get.
              * @default 0
@@ -1167,6 +1169,11 @@ export interface components {
             version: string;
             who: string;
         };
+        /**
+         * @description What becomes of a rollout.
+         * @enum {string}
+         */
+        RolloutChange: "approve" | "pause" | "go" | "abort" | "retry" | "back";
         /** @description A host in a rollout. */
         RolloutHost: {
             host: string;
@@ -1293,8 +1300,6 @@ export interface components {
             /** @description A selection, such as `site=kiel and not role=router`. */
             select?: string;
         };
-        /** Format: int64 */
-        i64: number;
     };
     responses: {
         /** @description What was asked is wrong */
@@ -2013,7 +2018,7 @@ export interface operations {
             header?: never;
             path: {
                 id: number;
-                change: "approve" | "pause" | "go" | "abort" | "retry" | "back";
+                change: components["schemas"]["RolloutChange"];
             };
             cookie?: never;
         };

@@ -8,6 +8,7 @@ use treecast_host::quantity::Time;
 use super::{
     keep::Keep,
     notices::{Hook, Mail},
+    oidc::Login,
 };
 use crate::agent::config::{self, ConfigError};
 
@@ -25,6 +26,8 @@ pub struct Config {
     pub hooks: Vec<Hook>,
     /// People who are told what matters.
     pub mail: Vec<Mail>,
+    /// The identity provider by which people log in. `None`: they log in by links and tokens.
+    pub login: Option<Login>,
 }
 
 /// What notices are given about.

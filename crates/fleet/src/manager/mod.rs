@@ -14,6 +14,7 @@
 //! keep       how long things are kept
 //! metrics    figures for Prometheus
 //! notices    web hooks and e-mail on what matters
+//! oidc       logins of people by an identity provider
 //! ```
 
 pub mod access;
@@ -27,6 +28,7 @@ mod hub;
 mod keep;
 mod metrics;
 pub mod notices;
+mod oidc;
 mod rollouts;
 mod runs;
 mod site;
@@ -54,6 +56,7 @@ use self::{
     config::Config,
     hub::Hub,
     notices::{NoticeError, Notices},
+    oidc::{LoginError, Provider},
     rollouts::Rollouts,
     runs::Runs,
     store::{Store, StoreError},
@@ -114,6 +117,8 @@ pub enum ManagerError {
     Listen { address: SocketAddr, option: &'static str, source: io::Error },
     #[error("another manager runs in {}: end it first, or name another folder with --state", .0.display())]
     Busy(PathBuf),
+    #[error(transparent)]
+    Login(#[from] LoginError),
     #[error(transparent)]
     Notice(#[from] NoticeError),
     #[error("{}: {source}", path.display())]
@@ -178,6 +183,7 @@ impl Manager {
             identity.public_key(),
             advertised(&options, agents),
             options.clone(),
+            options.config.login.as_ref().map(Provider::new).transpose()?,
         );
         let own = access::Caller { name: "this host".into(), role: Role::Administrator };
         let link = api.link(own).map_err(|error| StoreError::Failed(error.to_string()))?;

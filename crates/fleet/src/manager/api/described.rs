@@ -161,6 +161,7 @@ pub struct Operation {
     answer: Value,
     status: u16,
     asks_who: bool,
+    may_lack: bool,
     schemas: BTreeMap<String, RefOr<Schema>>,
 }
 
@@ -168,6 +169,11 @@ impl Operation {
     /// Notes that the caller has to prove who it is.
     pub fn asks_who(&mut self) {
         self.asks_who = true;
+    }
+
+    /// Notes that there may be nothing of what is asked for.
+    pub fn may_lack(&mut self) {
+        self.may_lack = true;
     }
 
     fn describe(&self, verb: Verb, path: &str, rule: Rule) -> Value {
@@ -181,7 +187,7 @@ impl Operation {
             (400, "Bad", self.body.is_some() || !parameters.is_empty()),
             (401, "Unknown", self.asks_who),
             (403, "Refused", is_refusable),
-            (404, "Missing", !self.parts.is_empty()),
+            (404, "Missing", self.may_lack || !self.parts.is_empty()),
             (500, "Failed", true),
         ];
         let failures = failures.iter().filter(|(_, _, is_possible)| *is_possible).map(|(status, name, _)| {

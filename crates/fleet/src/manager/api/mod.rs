@@ -8,13 +8,14 @@
 //! described   routes, and the description that is read off their types (OpenAPI)
 //!   request   what routes take
 //!   denied    why they refuse
-//! asks, hosts, metrics, people, releases, runs: the routes, by subject
+//! asks, hosts, login, metrics, people, releases, runs: the routes, by subject
 //! ```
 
 mod asks;
 mod denied;
 mod described;
 mod hosts;
+mod login;
 mod metrics;
 mod people;
 mod releases;
@@ -49,6 +50,7 @@ use super::{
         Role::{Administrator, Operator, ReleaseManager, Viewer},
     },
     hub::Hub,
+    oidc::Provider,
     rollouts::Rollouts,
     runs::Runs,
 };
@@ -70,6 +72,8 @@ struct Inner {
     key: PublicKey,
     addresses: Vec<String>,
     options: Options,
+    /// The identity provider by which people log in.
+    provider: Option<Arc<Provider>>,
     /// Secrets, each of which logs in whoever brings it first.
     links: Mutex<HashMap<String, Caller>>,
 }
@@ -78,6 +82,8 @@ struct Inner {
 fn routes() -> Routes {
     Routes::default()
         .open(Get, "/login", "log in by a link", people::by_link)
+        .open(Get, "/login/start", "begin a login by the identity provider", login::begin)
+        .open(Get, "/login/back", "end a login by the identity provider", login::end)
         .open(Post, "/api/login", "log in by a token", people::by_token)
         .open(Get, "/api/openapi.json", "describe the API", describe)
         .on(Post, "/api/logout", Viewer, "log out", people::log_out)
@@ -150,8 +156,10 @@ impl Api {
         key: PublicKey,
         addresses: Vec<String>,
         options: Options,
+        provider: Option<Provider>,
     ) -> Self {
-        Self(Arc::new(Inner { hub, runs, rollouts, key, addresses, options, links: Mutex::default() }))
+        let (links, provider) = (Mutex::default(), provider.map(Arc::new));
+        Self(Arc::new(Inner { hub, runs, rollouts, key, addresses, options, provider, links }))
     }
 
     /// Makes a link for a browser, which logs in whoever opens it first.
@@ -252,6 +260,10 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn cookie(headers: &HeaderMap) -> Option<&str> {
+    cookie_named(headers, COOKIE)
+}
+
+fn cookie_named<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    all.flat_map(|value| value.split(';')).find_map(|one| one.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+    all.flat_map(|value| value.split(';')).find_map(|one| one.trim().strip_prefix(name)?.strip_prefix('='))
 }
