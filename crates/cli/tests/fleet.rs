@@ -41,6 +41,14 @@ fn local_agent(scratch: &Scratch, name: &str, more: &str) -> Guarded {
 }
 
 #[test]
+fn the_api_is_described_without_a_manager() {
+    let scratch = Scratch::new();
+    let document: Value = serde_json::from_str(&scratch.run("fleet api")).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert_eq!(document["paths"]["/api/asks"]["post"]["x-role"], "operator");
+}
+
+#[test]
 fn hosts_answer_side_by_side_and_refuse_what_they_do_not_permit() {
     let scratch = Scratch::new();
     let (_manager, code) = local_manager(&scratch);

@@ -141,6 +141,8 @@ const SCHEMA: &str = "
         order_number INTEGER NOT NULL, came INTEGER NOT NULL, at_ns INTEGER NOT NULL, what TEXT NOT NULL,
         PRIMARY KEY (host, number));
     CREATE INDEX IF NOT EXISTS reports_of_order ON reports (host, order_number, number);
+    CREATE INDEX IF NOT EXISTS reports_by_time ON reports (came);
+    CREATE INDEX IF NOT EXISTS orders_by_time ON orders (ended) WHERE ended IS NOT NULL;
     CREATE TABLE IF NOT EXISTS asks (
         id INTEGER PRIMARY KEY, asked INTEGER NOT NULL, who TEXT NOT NULL, selection TEXT NOT NULL, work TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS asked (

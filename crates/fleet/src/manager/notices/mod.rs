@@ -57,7 +57,7 @@ pub enum NoticeError {
 
 /// A way to tell somebody.
 enum Way {
-    Hook(hook::Ready),
+    Hook(Box<hook::Ready>),
     Mail(Mail),
 }
 
@@ -93,7 +93,7 @@ impl Notices {
     /// # Errors
     /// If a secret cannot be read.
     pub fn new(hub: Arc<Hub>, config: &Config) -> Result<Self, NoticeError> {
-        let hooks = config.hooks.iter().map(|hook| hook.ready().map(Way::Hook));
+        let hooks = config.hooks.iter().map(|hook| hook.ready().map(|hook| Way::Hook(Box::new(hook))));
         let mail = config.mail.iter().cloned().map(|mail| Ok(Way::Mail(mail)));
         let ways = hooks.chain(mail).collect::<Result<_, _>>()?;
         Ok(Self { hub, ways, posted: Notify::new() })

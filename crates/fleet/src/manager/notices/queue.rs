@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The most notices that are kept. When more come, the oldest go, with their deliveries.
-const MOST: u32 = 1_000;
+const MOST: i64 = 1_000;
 
 /// A notice of what matters, as hooks get it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,15 +50,15 @@ impl Notices {
         self.hub
             .store
             .with(move |of| {
-                let insert = "INSERT INTO notices (at, kind, about, says) VALUES (?1, ?2, ?3, ?4) RETURNING id";
+                let insert =
+                    "INSERT INTO notices (at, kind, about, says) VALUES (?1, ?2, ?3, ?4) RETURNING id";
                 let id: i64 =
                     of.query_row(insert, params![now_ms, word(&kind), about, says], |row| row.get(0))?;
                 for way in ways {
                     let insert = "INSERT INTO deliveries (notice, way, attempts, due) VALUES (?1, ?2, 0, ?3)";
                     of.execute(insert, params![id, way, now_ms])?;
                 }
-                let oldest = "DELETE FROM notices WHERE id IN (SELECT id FROM notices ORDER BY id DESC LIMIT -1 OFFSET ?1)";
-                of.execute(oldest, [MOST])
+                of.execute("DELETE FROM notices WHERE id <= ?1", [id - MOST])
             })
             .await?;
         self.posted.notify_one();
