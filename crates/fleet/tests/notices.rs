@@ -20,7 +20,12 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use ring::hmac;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::mpsc, time::timeout};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    time::timeout,
+};
 use treecast_driver::security::Identity;
 use treecast_fleet::{client::Client, release::Release};
 
@@ -172,4 +177,61 @@ async fn sendmail_gets_a_message_until_it_takes_it() {
     assert_eq!(arguments.trim(), "-i -f treecast@example.org -- ops@example.org");
     let text = std::fs::read_to_string(&message).unwrap();
     assert!(text.starts_with("From: treecast@example.org\nTo: ops@example.org\nSubject: "), "{text}");
+}
+
+/// Starts a mail server that takes no message of the first connections. Returns its address and the messages that it takes.
+async fn mail_server(failures: u32) -> (String, mpsc::UnboundedReceiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (say, said) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        for number in 0.. {
+            let (stream, _) = listener.accept().await.unwrap();
+            let say = say.clone();
+            tokio::spawn(async move {
+                // The manager may close first.
+                _ = take(stream, number >= failures, &say).await;
+            });
+        }
+    });
+    (address, said)
+}
+
+/// Speaks SMTP (RFC 5321) with a client.
+async fn take(stream: TcpStream, takes: bool, say: &mpsc::UnboundedSender<String>) -> std::io::Result<()> {
+    let (from, mut to) = stream.into_split();
+    let mut lines = BufReader::new(from).lines();
+    to.write_all(b"220 mail\r\n").await?;
+    while let Some(line) = lines.next_line().await? {
+        let answer: &[u8] = match line.get(..4).unwrap_or_default() {
+            "MAIL" if !takes => b"451 later\r\n",
+            "QUIT" => return to.write_all(b"221 bye\r\n").await,
+            "DATA" => {
+                to.write_all(b"354 go on\r\n").await?;
+                let mut message = String::new();
+                while let Some(line) = lines.next_line().await?.filter(|line| line != ".") {
+                    message += &format!("{line}\n");
+                }
+                // The test may have seen enough.
+                _ = say.send(message);
+                b"250 taken\r\n"
+            }
+            _ => b"250 well\r\n",
+        };
+        to.write_all(answer).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_server_gets_a_message_until_it_takes_it() {
+    let (address, mut said) = mail_server(2).await;
+    let config = format!(
+        "[notices]\naway_after = \"0s\"\n[[mail]]\nfrom = \"treecast@example.org\"\nto = [\"ops@example.org\"]\n\
+         smtp = \"smtp://{address}\"\n"
+    );
+    let fleet = Fleet::with(&config).await;
+    fleet.agent("a").await.kill().await;
+    let message = timeout(LONGEST, said.recv()).await.expect("the message comes").unwrap();
+    assert!(message.starts_with("From: treecast@example.org\nTo: ops@example.org\nSubject: "), "{message}");
 }

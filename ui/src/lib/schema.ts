@@ -616,6 +616,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/login/back": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** End a login by the identity provider */
+        get: operations["end_a_login_by_the_identity_provider"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/login/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Begin a login by the identity provider */
+        get: operations["begin_a_login_by_the_identity_provider"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/metrics": {
         parameters: {
             query?: never;
@@ -952,7 +986,7 @@ export interface components {
             name: string;
         };
         /** @description A link that logs a browser in, once. */
-        Link: {
+        LoginLink: {
             /** @description The path and its variable. The console's address comes before it. */
             path: string;
         };
@@ -1732,7 +1766,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Link"];
+                    "application/json": components["schemas"]["LoginLink"];
                 };
             };
             401: components["responses"]["Unknown"];
@@ -2272,6 +2306,51 @@ export interface operations {
                 content?: never;
             };
             400: components["responses"]["Bad"];
+            500: components["responses"]["Failed"];
+        };
+    };
+    end_a_login_by_the_identity_provider: {
+        parameters: {
+            query?: {
+                code?: string;
+                error?: string;
+                state?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Logged in: the console is at / */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Bad"];
+            404: components["responses"]["Missing"];
+            500: components["responses"]["Failed"];
+        };
+    };
+    begin_a_login_by_the_identity_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The page of the identity provider */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            404: components["responses"]["Missing"];
             500: components["responses"]["Failed"];
         };
     };

@@ -17,8 +17,8 @@ use treecast_host::clock;
 use utoipa::ToSchema;
 
 use super::{
+    counters::Counters,
     hosts::{self, ClockError, Host, HostId, Rates},
-    metrics::Counters,
     store::{Store, StoreError},
 };
 use crate::{

@@ -12,6 +12,7 @@
 //!   rollouts releases that go to hosts ring by ring
 //! config     what the manager's host says about it
 //! keep       how long things are kept
+//! counters   what is counted while the manager runs
 //! metrics    figures for Prometheus
 //! notices    web hooks and e-mail on what matters
 //! oidc       logins of people by an identity provider
@@ -23,6 +24,7 @@ mod api;
 mod asks;
 pub mod config;
 mod console;
+mod counters;
 mod hosts;
 mod hub;
 mod keep;
@@ -171,8 +173,8 @@ impl Manager {
         };
         let (console, for_console) = listen(options.console, "--console").await?;
         write_access(&hub, console, &options.state).await?;
-        let notices = Arc::new(Notices::new(Arc::clone(&hub), &options.config)?);
-        let mut tasks = notices.start(&options.config).await?;
+        let notices = Arc::new(Notices::new(Arc::clone(&hub), &options.config.hooks, &options.config.mail)?);
+        let mut tasks = notices.start(options.config.notices.away_after()).await?;
         let runs = Runs::start(Arc::clone(&hub), &options).await?;
         let rollouts =
             Rollouts::start(Arc::clone(&hub), options.state.clone(), options.treecast.clone()).await?;

@@ -127,15 +127,15 @@ pub async fn log_out(
 
 /// A link that logs a browser in, once.
 #[derive(Serialize, ToSchema)]
-pub struct Link {
+pub struct LoginLink {
     /// The path and its variable. The console's address comes before it.
     path: String,
 }
 
 /// Makes a link by which a browser logs in as whoever asks.
-pub async fn make_link(State(api): State<Api>, by: By) -> Result<Json<Link>, Denied> {
+pub async fn make_link(State(api): State<Api>, by: By) -> Result<Json<LoginLink>, Denied> {
     let path = api.link(by.caller).map_err(|error| Denied::Failed(error.to_string()))?;
-    Ok(Json(Link { path }))
+    Ok(Json(LoginLink { path }))
 }
 
 pub async fn me(by: By) -> Result<Json<Caller>, Denied> {

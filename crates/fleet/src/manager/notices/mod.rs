@@ -5,7 +5,7 @@
 //!   queue   keeps notices and their deliveries on the disk
 //!     deliver   tries until they have come
 //!       hook    one request, signed
-//!       mail    one message, by the host's own sendmail
+//!       mail    one message, by SMTP or by the host's own sendmail
 //! ```
 //!
 //! Nothing waits for a delivery: what cannot be delivered stays in a queue of a limited size, also over a restart of the manager.
@@ -16,7 +16,7 @@ mod mail;
 mod queue;
 mod watch;
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -26,7 +26,7 @@ pub use hook::Hook;
 pub use mail::Mail;
 pub use queue::Notice;
 
-use super::{config::Config, hub::Hub, store::StoreError};
+use super::{hub::Hub, store::StoreError};
 
 /// What a notice is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ pub enum NoticeError {
 /// A way to tell somebody.
 enum Way {
     Hook(Box<hook::Ready>),
-    Mail(Mail),
+    Mail(Box<mail::Ready>),
 }
 
 impl Way {
@@ -66,14 +66,14 @@ impl Way {
     fn name(&self) -> String {
         match self {
             Self::Hook(hook) => format!("hook {}", hook.url()),
-            Self::Mail(mail) => format!("mail {}", mail.to.join(" ")),
+            Self::Mail(mail) => mail.name(),
         }
     }
 
     fn wants(&self, kind: Kind) -> bool {
         let on = match self {
             Self::Hook(hook) => hook.on(),
-            Self::Mail(mail) => &mail.on,
+            Self::Mail(mail) => mail.on(),
         };
         on.is_empty() || on.contains(&kind)
     }
@@ -88,30 +88,30 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Makes the ways of a configuration ready.
+    /// Makes the ways ready.
     ///
     /// # Errors
     /// If a secret cannot be read.
-    pub fn new(hub: Arc<Hub>, config: &Config) -> Result<Self, NoticeError> {
-        let hooks = config.hooks.iter().map(|hook| hook.ready().map(|hook| Way::Hook(Box::new(hook))));
-        let mail = config.mail.iter().cloned().map(|mail| Ok(Way::Mail(mail)));
+    pub fn new(hub: Arc<Hub>, hooks: &[Hook], mail: &[Mail]) -> Result<Self, NoticeError> {
+        let hooks = hooks.iter().map(|hook| hook.ready().map(|hook| Way::Hook(Box::new(hook))));
+        let mail = mail.iter().map(|mail| mail.ready().map(|mail| Way::Mail(Box::new(mail))));
         let ways = hooks.chain(mail).collect::<Result<_, _>>()?;
         Ok(Self { hub, ways, posted: Notify::new() })
     }
 
-    /// Watches what happens, and tells it, until the tasks are ended. What happens after this has returned is seen. Without a way
-    /// to tell anybody, nothing is watched.
+    /// Watches what happens, and tells it, until the tasks are ended. What happens after this has returned is seen. Hosts that have
+    /// been away for `away_after` are told. Without a way to tell anybody, nothing is watched.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn start(
         self: Arc<Self>,
-        config: &Config,
+        away_after: Duration,
     ) -> Result<Vec<tokio::task::JoinHandle<()>>, StoreError> {
         if self.ways.is_empty() {
             return Ok(Vec::new());
         }
-        let watch = watch::Watch::new(Arc::clone(&self), config.notices.away_after()).await?;
+        let watch = watch::Watch::new(Arc::clone(&self), away_after).await?;
         Ok(vec![tokio::spawn(watch.work()), tokio::spawn(deliver::work(self))])
     }
 }

@@ -229,3 +229,51 @@ impl Watch {
         self.notices.post(Kind::HostRefused, &about, &says).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::params;
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::manager::{
+        hub::Hub,
+        notices::{Mail, Way},
+        store::Store,
+    };
+
+    #[tokio::test]
+    async fn a_run_is_told_once_when_it_has_ended() {
+        let path = std::env::temp_dir().join(format!("treecast-watch-{}.sqlite", std::process::id()));
+        let hub = Arc::new(Hub::new(Store::open(&path).unwrap()).await.unwrap());
+        let run = |id: i64, state: &'static str| {
+            hub.store.with(move |of| {
+                of.execute(
+                    "INSERT INTO runs (id, name, who, selection, file, settings, base, ordered, due, every_ms, times, state)
+                     VALUES (?1, 'n', 'w', 'all', '', '[]', '', 1, 1, 0, 1, ?2) ON CONFLICT (id) DO UPDATE SET state = ?2",
+                    params![id, state],
+                )
+            })
+        };
+        run(1, "running").await.unwrap();
+        run(2, "done").await.unwrap();
+        let mail: Mail = toml::from_str("from = \"a@b\"\nto = [\"c@d\"]").unwrap();
+        let ways = vec![Way::Mail(Box::new(mail.ready().unwrap()))];
+        let notices = Arc::new(Notices { hub: Arc::clone(&hub), ways, posted: Notify::new() });
+        let mut watch = Watch::new(notices, Duration::ZERO).await.unwrap();
+        run(1, "failed").await.unwrap();
+        run(3, "done").await.unwrap();
+        for id in [1, 2, 3, 1, 3] {
+            watch.see(Change::Run { id }).await.unwrap();
+        }
+        let told = "SELECT kind || ': ' || about FROM notices ORDER BY id";
+        let told: Vec<String> = hub
+            .store
+            .with(move |of| of.prepare(told)?.query_map([], |row| row.get(0))?.collect())
+            .await
+            .unwrap();
+        assert_eq!(told, ["run-failed: run 1 (n)", "run-ended: run 3 (n)"]);
+        drop((watch, hub));
+        std::fs::remove_file(&path).unwrap();
+    }
+}
