@@ -21,7 +21,7 @@ const audit = Array.from({ length: 40 }, (_, index) => ({
 const answers = ['kiel-1', 'kiel-2', 'kiel-3', 'kiel-4'].map((host, index) => ({
   host,
   lines: index < 3 ? ['Linux 6.12.0 x86_64', `up ${index + 2} days, load 0.0${index}`] : [],
-  end: index < 3 ? { code: index === 2 ? 1 : 0, signal: null, errors: index === 2 ? 'df: /srv: No such file or directory' : '' } : undefined,
+  end: index < 3 ? { code: index === 2 ? 1 : 0, signal: null, user_ns: 0, system_ns: 0, peak_memory_bytes: 0, last: null, errors: index === 2 ? 'df: /srv: No such file or directory' : '' } : undefined,
   failure: index === 3 ? 'the host is away' : undefined,
   is_over: true,
 }));

@@ -32,6 +32,8 @@ export function fleet(many: number): Host[] {
         version: index % 9 ? '0.1.0' : '0.0.9',
         interfaces: [{ name: 'eth0', addresses: [`10.${20 + (net >> 8)}.${net & 255}.${(Math.floor(index / (many > 250 ? 1 : sites.length)) % 200) + 10}`] }],
         interface: 'eth0',
+        boot: '',
+        releases: {},
       },
       may: { measure: true, receive: true, roll_out: true, run_commands: index % 2 === 0 },
       tags: { site: sites[site]!, role: index % 5 === 0 ? 'router' : 'client' },
@@ -164,8 +166,8 @@ export function rollout(id: number, hosts: Host[], of: Partial<Rollout> = {}): R
     id, release: 2, name: 'app', version: '1.1', who: 'night-job', errors: 1, state: 'stopped', reason: '2 failed, and at most 1 may',
     rings: [{ select: 'site=kiel', most: 2 }, { select: 'site=kiel, site=oslo' }, { select: 'all' }],
     sent: [
-      { ring: 1, hosts: 2, sent_bytes: 22.4e6, unicast_bytes: 42 * 2 ** 20 },
-      { ring: 2, hosts: 18, sent_bytes: 23.1e6, unicast_bytes: 378 * 2 ** 20 },
+      { ring: 1, hosts: 2, sent_bytes: 22.4e6, unicast_bytes: 42 * 2 ** 20, way: 'whole', whole_bytes: 22.4e6 },
+      { ring: 2, hosts: 18, sent_bytes: 23.1e6, unicast_bytes: 378 * 2 ** 20, way: 'whole', whole_bytes: 23.1e6 },
     ],
     hosts: hosts.slice(0, 22).map((host, index) => {
       const state = index < 14 ? 'done' : index < 16 ? 'failed' : index < 18 ? 'working' : host.is_here ? 'pinned' : 'away';

@@ -10,39 +10,55 @@ use std::{
 use serde::{Deserialize, Serialize};
 use treecast_host::{folder, interface};
 use treecast_measure::db::Machine;
+use utoipa::ToSchema;
 
 /// The facts of a host.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Facts {
+    #[schema(required)]
     pub hostname: String,
     /// The name and version of the distribution.
+    #[schema(required)]
     pub system: String,
+    #[schema(required)]
     pub kernel: String,
     /// The processor architecture, as `uname -m` calls it.
+    #[schema(required)]
     pub architecture: String,
+    #[schema(required)]
     pub processor: String,
+    #[schema(required)]
     pub processors: u32,
+    #[schema(required)]
     pub memory_bytes: u64,
     /// The free space of the disk on which the agent keeps files, in bytes.
+    #[schema(required)]
     pub free_bytes: u64,
     /// The version of treecast.
+    #[schema(required)]
     pub version: String,
     /// The kernel's number of this start of the host (`/proc/sys/kernel/random/boot_id`).
+    #[schema(required)]
     pub boot: String,
     /// The interfaces that are up, but for the loopback.
+    #[schema(required)]
     pub interfaces: Vec<Interface>,
     /// The interface that leads to the manager, or the first.
+    #[schema(required)]
     pub interface: String,
     /// The active version of each release.
+    #[schema(required)]
     pub releases: BTreeMap<String, String>,
 }
 
 /// An interface of a host.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Interface {
+    #[schema(required)]
     pub name: String,
+    #[schema(required, value_type = Vec<String>)]
     pub addresses: Vec<IpAddr>,
 }
 

@@ -16,6 +16,7 @@ pub mod client;
 pub mod clock;
 pub mod code;
 pub mod facts;
+mod https;
 mod json;
 pub mod manager;
 pub mod message;

@@ -9,8 +9,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-pub use crate::json::{read, text_of};
+pub use crate::json::{of_word, read, text_of, word};
 
 use crate::{facts::Facts, permits::Permits, release::Signed};
 
@@ -256,15 +257,18 @@ pub enum What {
 }
 
 /// The end of a program, and the resources that it used.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct End {
     /// The exit code; `None` if a signal ended it.
+    #[schema(required)]
     pub code: Option<i32>,
+    #[schema(required)]
     pub signal: Option<i32>,
     pub user_ns: u64,
     pub system_ns: u64,
     pub peak_memory_bytes: u64,
     /// The last line of its standard error.
+    #[schema(required)]
     pub last: Option<String>,
     /// The end of its standard error.
     #[serde(default, skip_serializing_if = "String::is_empty")]

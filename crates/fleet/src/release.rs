@@ -10,6 +10,7 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use treecast_driver::security::{Identity, PublicKey};
+use utoipa::ToSchema;
 
 use crate::json::{read, text_of};
 
@@ -69,7 +70,8 @@ pub struct Content {
 }
 
 /// A release with the signature of who has made it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = SignedRelease)]
 pub struct Signed {
     /// The release, as it was signed.
     pub release: String,

@@ -15,7 +15,7 @@ use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use treecast_fleet::{
     agent::{self, AgentError, Config, Event, Options as AgentOptions},
     client::Client,
-    manager::{Manager, Options},
+    manager::{Manager, Options, config},
 };
 
 /// The longest time that anything may take here.
@@ -45,17 +45,29 @@ pub async fn manager(state: &Path, agents: SocketAddr) -> Manager {
     manager_known_as(state, agents, Vec::new()).await
 }
 
+/// Starts a manager with a configuration.
+pub async fn manager_with(state: &Path, config: &str) -> Manager {
+    let file = state.with_extension("toml");
+    std::fs::write(&file, config).unwrap();
+    let config = config::Config::load(Some(&file)).unwrap();
+    Manager::start(Options { config, ..options(state, any_port(), Vec::new()) }, None).await.unwrap()
+}
+
 /// Starts a manager whose codes name these addresses.
 pub async fn manager_known_as(state: &Path, agents: SocketAddr, advertised: Vec<String>) -> Manager {
-    let options = Options {
+    Manager::start(options(state, agents, advertised), None).await.unwrap()
+}
+
+fn options(state: &Path, agents: SocketAddr, advertised: Vec<String>) -> Options {
+    Options {
         state: state.to_owned(),
         agents,
         console: "127.0.0.1:0".parse().unwrap(),
         advertised,
         treecast: "treecast".into(),
         version: "1.2.3".into(),
-    };
-    Manager::start(options, None).await.unwrap()
+        config: config::Config::default(),
+    }
 }
 
 /// Any free port of this host.
@@ -141,8 +153,13 @@ pub struct Fleet {
 
 impl Fleet {
     pub async fn new() -> Self {
+        Self::with("").await
+    }
+
+    /// A fleet whose manager has a configuration.
+    pub async fn with(config: &str) -> Self {
         let folder = Folder::new();
-        let manager = manager(&folder.0.join("manager"), any_port()).await;
+        let manager = manager_with(&folder.0.join("manager"), config).await;
         let code = code(&folder.0.join("manager"), 100).await;
         Self { folder, manager: Arc::new(manager), code }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{
     expression::{Claimed, Comparison, Condition, Expression, Lacking, Scope, shortened},
@@ -58,7 +59,7 @@ pub(crate) fn conditions(cells: &BTreeMap<String, Text>) -> Vec<Condition> {
 }
 
 /// The result of a claim in one cell.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Finding {
     pub says: String,
     /// The cell in words, such as `S1L20, 32 MiB`. Empty for a claim about all runs.
@@ -70,7 +71,8 @@ pub struct Finding {
     pub verdict: Verdict,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Whether a claim holds in a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Holds,

@@ -105,8 +105,8 @@ fn print_matrix(check: &Value, is_delay: bool) {
     let more = names.len().saturating_sub(MOST);
     names.truncate(MOST);
     let number = |at: usize| (at + 1).to_string();
-    let mut rows = vec![vec!["".to_owned(), "HEARS".to_owned()]];
-    rows[0].extend((0..names.len()).map(number));
+    let headings = ["".to_owned(), "HEARS".to_owned()].into_iter().chain((0..names.len()).map(number));
+    let mut rows = Vec::new();
     for (row, to) in names.iter().enumerate() {
         let mut cells = vec![number(row), (*to).to_owned()];
         for from in &names {
@@ -115,7 +115,7 @@ fn print_matrix(check: &Value, is_delay: bool) {
         }
         rows.push(cells);
     }
-    print_table(&rows);
+    print_table(headings, rows);
     if more > 0 {
         say!("and {} more: --json has all", counted(more, "host"));
     }

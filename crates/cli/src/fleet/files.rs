@@ -124,7 +124,7 @@ fn follow(client: &Client, id: &Value, json: bool) -> Result<Value, Box<dyn std:
 }
 
 fn print_all(deliveries: &Value) {
-    let mut rows = vec![["DELIVERY", "HOSTS", "FILES", "WHO", "STATE", "WHY"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for delivery in items(deliveries) {
         let word = |key: &str| delivery[key].as_str().unwrap_or("-").to_owned();
         let files = items(&delivery["files"]).len().to_string();
@@ -137,7 +137,7 @@ fn print_all(deliveries: &Value) {
             word("reason"),
         ]);
     }
-    print_table(&rows);
+    print_table(["DELIVERY", "HOSTS", "FILES", "WHO", "STATE", "WHY"], rows);
 }
 
 fn print(delivery: &Value) {
@@ -155,10 +155,10 @@ fn print(delivery: &Value) {
             delivery["unicast_bytes"]
         );
     }
-    let mut rows = vec![["HOST", "STATE", "WHY"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for host in items(&delivery["hosts"]) {
         let word = |key: &str| host[key].as_str().unwrap_or("-").to_owned();
         rows.push(vec![word("host"), word("state"), word("reason")]);
     }
-    print_table(&rows);
+    print_table(["HOST", "STATE", "WHY"], rows);
 }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 use serde_json::json;
 use treecast_fleet::{
     client::Client,
-    manager::{AGENT_PORT, CONSOLE_PORT, Manager, Options},
+    manager::{AGENT_PORT, CONSOLE_PORT, Manager, Options, config::Config},
     run_until,
 };
 use treecast_host::stop::Stop;
@@ -31,6 +31,9 @@ pub struct Args {
     /// Folder for the key, the database and the results [default: /var/lib/treecast/manager for root]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// The configuration [default: /etc/treecast/manager.toml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// How many hosts may join. The line is good for an hour
     #[arg(long, value_name = "N", default_value_t = 10)]
     uses: u32,
@@ -49,6 +52,11 @@ pub fn run(args: Args) -> Outcome {
             "the console at {console} is not encrypted: whoever sees the packets sees what is done there"
         );
     }
+    // A lab to look at tells nobody of its hosts.
+    let config = match &args.config {
+        None if args.is_trial => Config::default(),
+        file => Config::load(file.as_deref())?,
+    };
     let stop = Stop::on_signals()?;
     let mut trial = args.is_trial.then(Trial::build).transpose()?;
     let listener = trial.as_ref().map(Trial::listen).transpose()?;
@@ -62,6 +70,7 @@ pub fn run(args: Args) -> Outcome {
         advertised: args.address,
         treecast: std::env::current_exe()?,
         version: env!("CARGO_PKG_VERSION").into(),
+        config,
         state: state.clone(),
     };
     let (uses, is_json) = (if trial.is_some() { 1_000 } else { args.uses }, args.json);

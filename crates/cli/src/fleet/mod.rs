@@ -15,6 +15,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use treecast_fleet::client::{Client, ClientError, escaped};
 use treecast_host::user;
+use treecast_measure::tables::{Cell, Table};
 
 pub use agent::{Args as AgentArgs, run as run_agent};
 pub use manager::{Args as ManagerArgs, run as run_manager};
@@ -128,6 +129,8 @@ enum Command {
     },
     /// Print a link that logs a browser in, once
     Login,
+    /// Print the description of the manager's API, an OpenAPI document. Needs no manager
+    Api,
     /// Print who did what, the latest last
     Audit {
         /// How many lines
@@ -160,6 +163,10 @@ enum GroupsCommand {
 }
 
 pub fn run(args: Args) -> Outcome {
+    if matches!(args.command, Command::Api) {
+        say!("{}", treecast_fleet::manager::description());
+        return Ok(ExitCode::SUCCESS);
+    }
     let client = args.way.client()?;
     match args.command {
         Command::Ask(asked) => return asked::run(&client, &asked, args.json),
@@ -183,14 +190,7 @@ fn answer(client: &Client, command: Command, json: bool) -> Result<(), Box<dyn s
             let made = post(client, "/api/codes", &json!({ "uses": uses, "lasts": lasts }))?;
             if json { say!("{made}") } else { say!("treecast agent --join {}", text(&made, "code")) }
         }
-        Command::Tag { host, tags } => {
-            let set = tags.iter().map(|tag| tag.split_once('=').ok_or(tag)).collect::<Result<Vec<_>, _>>();
-            let set = set.map_err(|tag| format!("{tag}: write NAME=VALUE, or NAME= to remove the tag"))?;
-            let set: serde_json::Map<String, Value> =
-                set.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
-            let host = put(client, &format!("/api/hosts/{}/tags", escaped(&host)), &json!(set))?;
-            if json { say!("{host}") } else { print_hosts(&json!([host])) }
-        }
+        Command::Tag { host, tags } => tag(client, &host, &tags, json)?,
         Command::Forget { host } => delete(client, &format!("/api/hosts/{}", escaped(&host)))?,
         Command::Groups(GroupsArgs { command: None }) => {
             let groups = get(client, "/api/groups")?;
@@ -204,7 +204,8 @@ fn answer(client: &Client, command: Command, json: bool) -> Result<(), Box<dyn s
         Command::Groups(GroupsArgs { command: Some(GroupsCommand::Remove { name }) }) => {
             delete(client, &format!("/api/groups/{}", escaped(&name)))?;
         }
-        Command::Ask(_)
+        Command::Api
+        | Command::Ask(_)
         | Command::Batch(_)
         | Command::Doctor(_)
         | Command::Beacon(_)
@@ -234,6 +235,21 @@ fn answer(client: &Client, command: Command, json: bool) -> Result<(), Box<dyn s
             let log = get(client, &format!("/api/audit?latest={latest}"))?;
             if json { say!("{log}") } else { print_audit(&log) }
         }
+    }
+    Ok(())
+}
+
+/// Sets and removes tags of a host.
+fn tag(client: &Client, host: &str, tags: &[String], json: bool) -> Result<(), Box<dyn std::error::Error>> {
+    let set = tags.iter().map(|tag| tag.split_once('=').ok_or(tag)).collect::<Result<Vec<_>, _>>();
+    let set = set.map_err(|tag| format!("{tag}: write NAME=VALUE, or NAME= to remove the tag"))?;
+    let set: serde_json::Map<String, Value> =
+        set.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    let host = put(client, &format!("/api/hosts/{}/tags", escaped(host)), &json!(set))?;
+    if json {
+        say!("{host}")
+    } else {
+        print_hosts(&json!([host]))
     }
     Ok(())
 }
@@ -289,8 +305,7 @@ fn items(value: &Value) -> &[Value] {
 }
 
 fn print_hosts(hosts: &Value) {
-    let mut rows =
-        vec![["HOST", "STATE", "ADDRESS", "SYSTEM", "TREECAST", "CLOCK", "TAGS"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for host in items(hosts) {
         let facts = &host["facts"];
         let interface = items(&facts["interfaces"]).iter().find(|of| of["name"] == facts["interface"]);
@@ -302,7 +317,7 @@ fn print_hosts(hosts: &Value) {
             let of = |key: &str| clock[key].as_f64().unwrap_or_default();
             format!("{:+.1} ms", of("ahead_ms"))
         });
-        rows.push(vec![
+        rows.push([
             text(host, "name").to_owned(),
             if host["is_here"] == true { "here" } else { "away" }.to_owned(),
             address.unwrap_or("-").to_owned(),
@@ -312,18 +327,18 @@ fn print_hosts(hosts: &Value) {
             tags.join(" "),
         ]);
     }
-    print_table(&rows);
+    print_table(["HOST", "STATE", "ADDRESS", "SYSTEM", "TREECAST", "CLOCK", "TAGS"], rows);
     let here = items(hosts).iter().filter(|host| host["is_here"] == true).count();
     say!("{}, {here} here", counted(items(hosts).len(), "host"));
 }
 
 fn print_groups(groups: &Value) {
-    let mut rows = vec![["GROUP", "HOSTS", "SELECTION"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for group in items(groups) {
         let hosts = group["hosts"].to_string();
-        rows.push(vec![text(group, "name").to_owned(), hosts, text(group, "selection").to_owned()]);
+        rows.push([text(group, "name").to_owned(), hosts, text(group, "selection").to_owned()]);
     }
-    print_table(&rows);
+    print_table(["GROUP", "HOSTS", "SELECTION"], rows);
 }
 
 fn print_audit(log: &Value) {
@@ -336,13 +351,13 @@ fn print_audit(log: &Value) {
     }
 }
 
-/// Prints rows in columns as wide as their longest text.
-fn print_table(rows: &[Vec<String>]) {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        say!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
+/// Prints rows below their headings.
+fn print_table<R: IntoIterator<Item = String>>(
+    headings: impl IntoIterator<Item = impl std::fmt::Display>,
+    rows: impl IntoIterator<Item = R>,
+) {
+    let headings: Vec<String> = headings.into_iter().map(|heading| format!("<{heading}")).collect();
+    let mut table = Table::new("", &headings);
+    table.rows = rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect()).collect();
+    say!("{}", table.lines().trim_end());
 }

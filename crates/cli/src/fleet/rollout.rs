@@ -209,13 +209,12 @@ fn as_ring(text: &str) -> Value {
 }
 
 fn print_releases(releases: &Value) {
-    let mut rows =
-        vec![["RELEASE", "NAME", "VERSION", "FILES", "BYTES", "STATE"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for release in items(releases) {
         let state = if release["is_withdrawn"] == true { "withdrawn" } else { "-" };
         let number = |key: &str| release[key].to_string();
         let word = |key: &str| text(release, key).to_owned();
-        rows.push(vec![
+        rows.push([
             number("id"),
             word("name"),
             word("version"),
@@ -224,7 +223,7 @@ fn print_releases(releases: &Value) {
             state.to_owned(),
         ]);
     }
-    print_table(&rows);
+    print_table(["RELEASE", "NAME", "VERSION", "FILES", "BYTES", "STATE"], rows);
 }
 
 /// Prints the cost of each ring by each fanout.
@@ -238,7 +237,7 @@ fn print_plan(plan: &Value) {
         loss * 100.0
     );
     let titles = ["RING", "HOSTS", "AWAY", "DONE", "PINNED", "WAY", "BYTES", "FANOUT", "SENT", "TIME"];
-    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for ring in items(&plan["rings"]) {
         let number = |key: &str| ring[key].to_string();
         let bytes = if ring["way"] == "delta" { number("delta_bytes") } else { number("whole_bytes") };
@@ -258,22 +257,16 @@ fn print_plan(plan: &Value) {
         let forecasts = if forecasts.is_empty() { vec![none] } else { forecasts };
         rows.extend(forecasts.into_iter().map(|forecast| [first.to_vec(), forecast].concat()));
     }
-    print_table(&rows);
+    print_table(titles, rows);
 }
 
 fn print_rollouts(rollouts: &Value) {
-    let mut rows = vec![["ROLLOUT", "NAME", "VERSION", "STATE", "WHY"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for rollout in items(rollouts) {
         let word = |key: &str| rollout[key].as_str().unwrap_or("-").to_owned();
-        rows.push(vec![
-            rollout["id"].to_string(),
-            word("name"),
-            word("version"),
-            word("state"),
-            word("reason"),
-        ]);
+        rows.push([rollout["id"].to_string(), word("name"), word("version"), word("state"), word("reason")]);
     }
-    print_table(&rows);
+    print_table(["ROLLOUT", "NAME", "VERSION", "STATE", "WHY"], rows);
 }
 
 fn print_rollout(rollout: &Value) {
@@ -288,12 +281,12 @@ fn print_rollout(rollout: &Value) {
     for sent in items(&rollout["sent"]) {
         say!("{}", said_of_ring(sent));
     }
-    let mut rows = vec![["HOST", "RING", "STATE", "WHY"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for host in items(&rollout["hosts"]) {
         let word = |key: &str| host[key].as_str().unwrap_or("-").to_owned();
-        rows.push(vec![word("host"), host["ring"].to_string(), word("state"), word("reason")]);
+        rows.push([word("host"), host["ring"].to_string(), word("state"), word("reason")]);
     }
-    print_table(&rows);
+    print_table(["HOST", "RING", "STATE", "WHY"], rows);
 }
 
 /// Says what the session of a ring has sent, and what other ways would have cost.

@@ -91,11 +91,11 @@ fn show(event: &Value, json: bool) {
 
 /// Prints a list of runs.
 pub fn print_runs(runs: &Value) {
-    let mut rows = vec![["RUN", "NAME", "HOSTS", "STATE", "HOW"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for run in items(runs) {
         let how = run["reason"].as_str().unwrap_or("-");
         let of = |key: &str| text(run, key).to_owned();
-        rows.push(vec![run["id"].to_string(), of("name"), of("select"), of("state"), how.to_owned()]);
+        rows.push([run["id"].to_string(), of("name"), of("select"), of("state"), how.to_owned()]);
     }
-    print_table(&rows);
+    print_table(["RUN", "NAME", "HOSTS", "STATE", "HOW"], rows);
 }

@@ -11,6 +11,7 @@ use std::{path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 use treecast_driver::events::as_seconds;
 use treecast_measure::claim::Finding;
+use utoipa::ToSchema;
 
 use self::book::Book;
 use crate::{Error, Event, document::Experiment, plan::Plan};
@@ -54,16 +55,21 @@ pub struct Order {
 }
 
 /// The results of an experiment.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Results {
     /// The number of runs in which every client got what it was to get.
+    #[schema(required)]
     pub whole_runs: usize,
+    #[schema(required)]
     pub runs: usize,
     /// The clients that did not get it: run, node and reason.
+    #[schema(required)]
     pub failures: Vec<Failure>,
     /// The runs that the program itself refused to make.
+    #[schema(required)]
     pub refused: Vec<Refusal>,
+    #[schema(required)]
     pub findings: Vec<Finding>,
     /// The results of searches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -71,19 +77,23 @@ pub struct Results {
     /// A line for each kind of run that was left out.
     #[serde(skip)]
     pub left_out: Vec<String>,
+    #[schema(required)]
     pub interrupted: bool,
 }
 
 /// The bound that a search has found for the network: a rate in packets a second of each sender, or a number of
 /// hosts.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Bound {
     pub run: String,
     /// The highest value that was borne. `None`: not even the lowest one was.
+    #[schema(required)]
     pub threshold: Option<f64>,
     /// The lowest value that was not borne. `None`: even the highest one was.
+    #[schema(required)]
     pub broke: Option<f64>,
     /// The bound that the links allow. `None`: no link has a rate.
+    #[schema(required)]
     pub predicted: Option<f64>,
     /// The parts that gave in at `broke`.
     pub limits: Vec<String>,
@@ -92,7 +102,7 @@ pub struct Bound {
 }
 
 /// A client without a verified copy.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Failure {
     pub run: String,
     pub node: String,
@@ -100,19 +110,21 @@ pub struct Failure {
 }
 
 /// A run that the program refused, in its own words.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Refusal {
     pub run: String,
     pub reason: String,
 }
 
 /// A preview of an experiment, made without doing it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "event", rename = "planned")]
+#[schema(as = Preview)]
 pub struct Preview {
     /// The name of each run, in order.
     pub runs: Vec<String>,
     #[serde(rename = "estimate_seconds", with = "as_seconds")]
+    #[schema(value_type = f64)]
     pub estimate: Duration,
     /// A line for each kind of run that is left out.
     pub left_out: Vec<String>,

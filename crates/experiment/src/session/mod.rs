@@ -98,7 +98,7 @@ pub struct Played {
     pub most_served: Option<usize>,
 }
 
-/// Those who take part in a session.
+/// The server and the clients of a session, and what they deliver.
 struct Cast<'a> {
     server: Server<'a>,
     clients: Vec<Client<'a>>,

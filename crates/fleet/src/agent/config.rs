@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use thiserror::Error;
 use treecast_host::{quantity::Size, text};
 
@@ -63,21 +63,11 @@ impl Config {
     /// # Errors
     /// If the file cannot be read, or has a fault.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
-        let path = file.unwrap_or(Path::new(DEFAULT_FILE));
-        match text::read(path, MAX_FILE_LEN) {
-            Ok(text) => {
-                Self::parse(&text).map_err(|what| ConfigError::Invalid { path: path.to_owned(), what })
-            }
-            Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(source) => Err(ConfigError::Read { path: path.to_owned(), source }),
-        }
+        load(file, DEFAULT_FILE, Self::parse)
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let config: Self = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| text::line_of(text, span.start));
-            format!("line {line}: {}", error.message())
-        })?;
+        let config: Self = from_toml(text)?;
         if let Some(name) = &config.name {
             check_name(name)?;
         }
@@ -98,6 +88,34 @@ impl Config {
         }
         Ok(config)
     }
+}
+
+/// Reads a configuration. Without a file, the one at `default` counts if it is there.
+///
+/// # Errors
+/// If the file cannot be read, or has a fault.
+pub fn load<T: Default>(
+    file: Option<&Path>,
+    default: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<T, ConfigError> {
+    let path = file.unwrap_or(Path::new(default));
+    match text::read(path, MAX_FILE_LEN) {
+        Ok(text) => parse(&text).map_err(|what| ConfigError::Invalid { path: path.to_owned(), what }),
+        Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+        Err(source) => Err(ConfigError::Read { path: path.to_owned(), source }),
+    }
+}
+
+/// Reads TOML.
+///
+/// # Errors
+/// What is wrong, and in which line.
+pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text::line_of(text, span.start));
+        format!("line {line}: {}", error.message())
+    })
 }
 
 /// The most letters of a host's name, of a tag and of its value.

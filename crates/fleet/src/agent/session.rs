@@ -110,12 +110,14 @@ impl Conversation<'_> {
     /// Carries out orders and sends reports. `sent` is the number of the last report that the manager has.
     async fn exchange(&self, socket: &mut Socket, mut sent: u64) -> Result<Infallible, SessionError> {
         loop {
-            for report in self.worker.spool.after(sent, BATCH)? {
+            let reports = self.worker.spool.after(sent, BATCH)?;
+            let is_all = reports.len() < BATCH;
+            for report in reports {
                 sent = report.number;
                 socket.feed(Message::text(text_of(&ToManager::Report(report)))).await.map_err(cut)?;
             }
             socket.flush().await.map_err(cut)?;
-            if self.worker.spool.last_report()? > sent {
+            if !is_all {
                 continue;
             }
             tokio::select! {

@@ -2,19 +2,24 @@
 //!
 //! The database has no secret, only the hash of each: who reads it can log in nowhere.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
 use data_encoding::BASE64URL_NOPAD;
 use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{
     hub::now_ms,
     store::{Store, StoreError},
 };
+use crate::{
+    code::{Code, SECRET_LEN},
+    message::{of_word, word},
+};
 
 /// What somebody may do. Each role may do what those before it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Look at everything.
@@ -29,20 +34,11 @@ pub enum Role {
 
 impl Role {
     pub const ALL: [Role; 4] = [Role::Viewer, Role::Operator, Role::ReleaseManager, Role::Administrator];
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::ReleaseManager => "release-manager",
-            Self::Administrator => "administrator",
-        }
-    }
 }
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(&word(self))
     }
 }
 
@@ -50,22 +46,22 @@ impl FromStr for Role {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|role| role.word() == text);
-        found.ok_or_else(|| {
-            format!("{text:?} is no role: take viewer, operator, release-manager or administrator")
+        of_word(text).map_err(|_| {
+            let [viewer, operator, release_manager, administrator] = Self::ALL;
+            format!("{text:?} is no role: take {viewer}, {operator}, {release_manager} or {administrator}")
         })
     }
 }
 
 /// Somebody who has proved who it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Caller {
     pub name: String,
     pub role: Role,
 }
 
-/// The time that a login lasts, in milliseconds.
-const LOGIN_TIME_MS: u64 = 12 * 60 * 60 * 1000;
+/// The time that a login lasts.
+pub const LOGIN_TIME: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Draws a secret that nobody guesses.
 ///
@@ -77,6 +73,21 @@ pub fn draw() -> std::io::Result<String> {
 
 fn fingerprint(secret: &str) -> String {
     blake3::hash(secret.as_bytes()).to_hex().to_string()
+}
+
+/// Keeps a code with which hosts may join until `ends_ms`.
+///
+/// # Errors
+/// If it cannot be kept.
+pub async fn keep_code(
+    store: &Store,
+    secret: &[u8; SECRET_LEN],
+    uses: u32,
+    ends_ms: u64,
+) -> Result<(), StoreError> {
+    let insert = "INSERT INTO codes (fingerprint, uses, ends, made) VALUES (?1, ?2, ?3, ?4)";
+    let row = (Code::fingerprint(secret), uses, ends_ms, now_ms());
+    store.with(move |of| of.execute(insert, row)).await.map(drop)
 }
 
 /// Makes a token of a name, or one in the place of an earlier token of that name. Returns its secret.
@@ -123,7 +134,7 @@ pub async fn log_in(store: &Store, caller: &Caller) -> Result<String, StoreError
         .with(move |of| {
             of.execute("DELETE FROM logins WHERE ends < ?1", [now_ms])?;
             let insert = "INSERT INTO logins (fingerprint, name, role, ends) VALUES (?1, ?2, ?3, ?4)";
-            of.execute(insert, params![fingerprint, name, role, now_ms + LOGIN_TIME_MS])
+            of.execute(insert, params![fingerprint, name, role, now_ms + LOGIN_TIME.as_millis() as u64])
         })
         .await?;
     Ok(secret)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::params;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{
     hosts::{Host, HostId},
@@ -15,13 +16,14 @@ use crate::message::{End, What, Work, read, text_of};
 const MAX_LINES: usize = 1_000;
 
 /// What one host has answered so far.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct Answer {
     pub host: String,
     /// What the program has printed.
     pub lines: Vec<String>,
     /// What a question came to that starts no program.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub value: Option<serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,

@@ -14,6 +14,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
+use utoipa::ToSchema;
 
 use super::{
     asks::{self, Answer},
@@ -37,8 +38,9 @@ const DOCTOR_TIME: Duration = Duration::from_secs(60);
 const BEACON_SPARE: Duration = Duration::from_secs(10);
 
 /// What is checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schema(as = CheckKind)]
 pub enum Kind {
     /// What hinders multicast at each host.
     Doctor,
@@ -47,7 +49,7 @@ pub enum Kind {
 }
 
 /// A check that is wanted.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, ToSchema)]
 pub struct NewCheck {
     pub kind: Kind,
     pub select: String,
@@ -56,6 +58,7 @@ pub struct NewCheck {
     pub seconds: u32,
     /// The group of the beacons. `None`: a random one of the family that all hosts have.
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub group: Option<SocketAddr>,
 }
 
@@ -76,7 +79,8 @@ struct About {
 }
 
 /// A check, as its users see it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Check)]
 pub struct CheckView {
     pub id: i64,
     pub kind: Kind,
@@ -84,6 +88,7 @@ pub struct CheckView {
     pub who: String,
     pub asked_ms: u64,
     pub seconds: u32,
+    #[schema(value_type = Option<String>, required)]
     pub group: Option<SocketAddr>,
     pub is_over: bool,
     pub hosts: Vec<CheckedHost>,
@@ -92,17 +97,19 @@ pub struct CheckView {
 }
 
 /// A host of a check.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct CheckedHost {
     pub host: String,
     pub is_over: bool,
     /// The reason why it has told nothing.
+    #[schema(required)]
     pub failure: Option<String>,
     pub findings: Vec<Finding>,
 }
 
 /// What a doctor has found at its host.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = DoctorFinding)]
 pub struct Finding {
     pub kind: String,
     /// problem or remark
@@ -112,19 +119,33 @@ pub struct Finding {
     pub todo: String,
 }
 
+/// How well one host hears another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PairState {
+    Well,
+    Lossy,
+    Silent,
+    /// The host that listens has told nothing.
+    Unknown,
+}
+
 /// What one host hears of another.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Pair {
     pub from: String,
     pub to: String,
-    /// well, lossy, silent, or unknown while the host that listens has told nothing
-    pub state: &'static str,
+    pub state: PairState,
     /// The share of packets that were lost, from 0 to 1.
+    #[schema(required)]
     pub loss: Option<f64>,
     /// The time from sending to arrival in milliseconds, corrected by the clocks of both, and the largest error of that.
+    #[schema(required)]
     pub delay_ms: Option<f64>,
+    #[schema(required)]
     pub uncertainty_ms: Option<f64>,
     /// The number of routers on the way.
+    #[schema(required)]
     pub hops: Option<u64>,
     /// The number of packets that came a second time.
     pub duplicates: u64,
@@ -359,7 +380,7 @@ impl Pair {
     const UNKNOWN: Pair = Pair {
         from: String::new(),
         to: String::new(),
-        state: "unknown",
+        state: PairState::Unknown,
         loss: None,
         delay_ms: None,
         uncertainty_ms: None,
@@ -373,7 +394,7 @@ impl Pair {
         let count = |key: &str| known[key].as_u64().unwrap_or(0);
         let (received, lost) = (count("received"), count("lost"));
         if received == 0 {
-            return Self { state: "silent", loss: Some(1.0), ..Self::UNKNOWN };
+            return Self { state: PairState::Silent, loss: Some(1.0), ..Self::UNKNOWN };
         }
         let loss = lost as f64 / (lost + received) as f64;
         let one_way_ms = seen["one_way_us"].as_f64().map(|time| time / 1e3);
@@ -382,7 +403,7 @@ impl Pair {
             (time + from.ahead_ms - to.ahead_ms, from.uncertainty_ms + to.uncertainty_ms)
         });
         Self {
-            state: if loss >= LOSSY { "lossy" } else { "well" },
+            state: if loss >= LOSSY { PairState::Lossy } else { PairState::Well },
             loss: Some(loss),
             delay_ms: corrected.map(|(delay, _)| delay),
             uncertainty_ms: corrected.map(|(_, uncertainty)| uncertainty),
@@ -443,14 +464,14 @@ mod tests {
         let delay = |from, to| (of(from, to).delay_ms.unwrap() * 1e3).round() / 1e3;
         assert_eq!((delay("a", "b"), delay("b", "a")), (3.0, 3.0));
         assert_eq!(of("a", "b").uncertainty_ms, Some(0.4));
-        assert_eq!((of("b", "a").state, of("b", "a").loss), ("lossy", Some(0.05)));
+        assert_eq!((of("b", "a").state, of("b", "a").loss), (PairState::Lossy, Some(0.05)));
         assert_eq!(
             (of("c", "a").state, of("c", "a").delay_ms),
-            ("well", None),
+            (PairState::Well, None),
             "nobody knows the clock of c"
         );
-        assert_eq!((of("c", "b").state, of("c", "b").loss), ("silent", Some(1.0)));
-        assert_eq!((of("a", "c").state, of("a", "c").loss), ("unknown", None));
+        assert_eq!((of("c", "b").state, of("c", "b").loss), (PairState::Silent, Some(1.0)));
+        assert_eq!((of("a", "c").state, of("a", "c").loss), (PairState::Unknown, None));
         assert_eq!(pairs.len(), 6);
     }
 

@@ -21,17 +21,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::watch;
+use utoipa::ToSchema;
 
 use super::{
     hosts::Host,
     hub::{Change, Hub, HubError, now_ms, too_long},
-    session::{Session, SessionError},
+    session::{SessionError, Transmission},
     store::StoreError,
     uploads::{self, UploadError, Uploads},
 };
 use crate::{
     agent::deliveries::{MAX_FILES, check_path},
-    message::{Delivered, Delivery, Lack, Work, read, text_of},
+    message::{Delivered, Delivery, Lack, Work, of_word, read, text_of},
 };
 
 /// The longest time until a host has made ready, or has compared what came, beside what the size takes.
@@ -44,11 +45,12 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 const MAX_REASON: usize = 500;
 
 /// A delivery that is wanted.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct NewDelivery {
     pub select: String,
     /// Files of the manager's host.
     #[serde(default)]
+    #[schema(value_type = Vec<String>)]
     pub paths: Vec<PathBuf>,
     /// An upload, by its name.
     #[serde(default)]
@@ -59,17 +61,19 @@ pub struct NewDelivery {
 }
 
 /// A delivery, as its users see it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Delivery)]
 pub struct DeliveryView {
     pub id: i64,
     pub select: String,
     pub who: String,
     pub into: String,
     pub files: Vec<FileView>,
-    /// running, done, aborted or failed
-    pub state: String,
+    pub state: DeliveryState,
+    #[schema(required)]
     pub reason: Option<String>,
     pub ordered_ms: u64,
+    #[schema(required)]
     pub ended_ms: Option<u64>,
     /// What the session has sent once, and what one connection a host would have.
     pub sent_bytes: u64,
@@ -78,22 +82,48 @@ pub struct DeliveryView {
 }
 
 /// A file of a delivery.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = DeliveredFile)]
 pub struct FileView {
     pub name: String,
     pub size_bytes: u64,
 }
 
 /// A host of a delivery.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = DeliveryHost)]
 pub struct ReceiverView {
     pub host: String,
-    /// working, done, failed, away, refused or aborted
-    pub state: String,
+    pub state: ReceiverState,
+    #[schema(required)]
     pub reason: Option<String>,
     /// The bytes that have come there so far.
     #[serde(default)]
+    #[schema(required)]
     pub bytes: u64,
+}
+
+/// The state of a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DeliveryState {
+    Running,
+    Done,
+    Aborted,
+    Failed,
+}
+
+/// The state of a host in a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ReceiverState {
+    Working,
+    Done,
+    Failed,
+    Away,
+    /// The host does not permit it.
+    Refused,
+    Aborted,
 }
 
 /// The reason why there is no delivery.
@@ -296,7 +326,7 @@ impl Deliveries {
 
     /// Sends to all hosts by one session.
     async fn send(&self, task: &Task, ready: &[(&Host, PathBuf)]) -> Result<(), DeliveryError> {
-        let session = Session {
+        let session = Transmission {
             hub: &self.hub,
             treecast: &self.treecast,
             paths: task.sources.iter().map(|(_, path)| path.clone()).collect(),
@@ -416,7 +446,8 @@ impl Deliveries {
             let hosts = "SELECT hosts.name, state, reason FROM delivery_hosts JOIN hosts ON hosts.id = host
                          WHERE delivery = ?1 ORDER BY hosts.name";
             let host = |row: &Row| {
-                Ok(ReceiverView { host: row.get(0)?, state: row.get(1)?, reason: row.get(2)?, bytes: 0 })
+                let state = of_word(&row.get::<_, String>(1)?).unwrap_or(ReceiverState::Failed);
+                Ok(ReceiverView { host: row.get(0)?, state, reason: row.get(2)?, bytes: 0 })
             };
             let hosts = of.prepare(hosts)?.query_map([id], host)?.collect::<Result<_, _>>()?;
             Ok(Some(DeliveryView { hosts, ..found }))
@@ -428,7 +459,7 @@ impl Deliveries {
         found.sent_bytes = active.map_or(found.sent_bytes, |of| of.sent_bytes.max(found.sent_bytes));
         for host in &mut found.hosts {
             let came = active.and_then(|of| of.bytes.get(&host.host).copied()).unwrap_or(0);
-            host.bytes = if host.state == "done" { size_bytes } else { came };
+            host.bytes = if host.state == ReceiverState::Done { size_bytes } else { came };
         }
         Ok(found)
     }
@@ -541,7 +572,7 @@ fn view(row: &Row) -> rusqlite::Result<DeliveryView> {
         who: row.get(2)?,
         into: row.get(3)?,
         files: read(&row.get::<_, String>(4)?).unwrap_or_default(),
-        state: row.get(5)?,
+        state: of_word(&row.get::<_, String>(5)?).unwrap_or(DeliveryState::Failed),
         reason: row.get(6)?,
         ordered_ms: row.get(7)?,
         ended_ms: row.get(8)?,

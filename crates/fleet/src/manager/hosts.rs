@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use treecast_driver::security::PublicKey;
+use utoipa::ToSchema;
 
 use crate::{
     agent::config::check_name,
@@ -20,12 +21,14 @@ use crate::{
 pub type HostId = i64;
 
 /// A host of the fleet.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Host {
+    #[schema(value_type = i64)]
     pub id: HostId,
     pub name: String,
     /// The public key of its agent.
     pub key: String,
+    /// When it has joined, in milliseconds since 1970.
     #[serde(rename = "joined_ms")]
     pub joined: u64,
     /// When the agent was heard last, in milliseconds since 1970.
@@ -43,20 +46,22 @@ pub struct Host {
     #[serde(skip)]
     pub offset: Option<Offset>,
     /// How far the time of day at the host is from the manager's, in milliseconds, with the uncertainty.
+    #[schema(required)]
     pub clock: Option<ClockError>,
     /// What the interface towards the manager carries now.
+    #[schema(required)]
     pub rates: Option<Rates>,
 }
 
 /// What an interface carries now, in bits a second.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, ToSchema)]
 pub struct Rates {
     pub receives_bps: f64,
     pub sends_bps: f64,
 }
 
 /// The error of a host's time of day.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ClockError {
     pub ahead_ms: f64,
     pub uncertainty_ms: f64,

@@ -14,8 +14,10 @@ use rusqlite::{OptionalExtension, params};
 use tokio::sync::{Mutex as AsyncMutex, broadcast, mpsc, watch};
 use treecast_driver::security::PublicKey;
 use treecast_host::clock;
+use utoipa::ToSchema;
 
 use super::{
+    counters::Counters,
     hosts::{self, ClockError, Host, HostId, Rates},
     store::{Store, StoreError},
 };
@@ -44,6 +46,7 @@ pub struct Hub {
     connections: AtomicU64,
     /// Tells those who look on that something has changed.
     changes: broadcast::Sender<Change>,
+    pub counters: Counters,
 }
 
 /// The way to one host.
@@ -96,10 +99,11 @@ struct Outlet {
 }
 
 /// Something that has changed, for those who look on.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, serde::Serialize, ToSchema)]
 #[serde(tag = "changed", rename_all = "snake_case")]
 pub enum Change {
     Host {
+        #[schema(value_type = i64)]
         id: HostId,
         is_here: bool,
     },
@@ -114,6 +118,24 @@ pub enum Change {
     },
     /// Groups, or tags, by which selections may select others now.
     Groups,
+    /// Somebody with another key wanted to be the host of this name, and was refused.
+    Stranger {
+        name: String,
+        reason: String,
+    },
+    /// More than could be told: whoever looks on asks for everything again.
+    All,
+}
+
+/// A line of the log of who did what.
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = AuditEntry)]
+pub struct Entry {
+    at_ms: u64,
+    who: String,
+    what: String,
+    about: String,
+    is_refused: bool,
 }
 
 /// The reason why hosts are not ordered anything.
@@ -162,6 +184,7 @@ impl Hub {
             has_ended: watch::channel(false).0,
             connections: AtomicU64::new(0),
             changes: broadcast::channel(1_000).0,
+            counters: Counters::default(),
         })
     }
 
@@ -194,10 +217,16 @@ impl Hub {
     pub async fn admit(&self, key: PublicKey, hello: Hello) -> Result<Result<Connected, String>, StoreError> {
         let (now_ms, wanted, last_order) = (now_ms(), hello.name.clone(), hello.last_order);
         let protocol = PROTOCOL.min(hello.protocol);
+        let text_of_key = key.to_string();
         let admitted = match self.store.with(move |of| hosts::admit(of, key, &hello, now_ms)).await? {
             Ok(admitted) => admitted,
             Err(reason) => {
                 self.audit(&wanted, "join", &reason, true).await?;
+                let name = wanted.clone();
+                let host = self.store.with(move |of| hosts::named(of, &name)).await?;
+                if host.is_some_and(|host| host.key != text_of_key) {
+                    self.tell(Change::Stranger { name: wanted, reason: reason.clone() });
+                }
                 return Ok(Err(reason));
             }
         };
@@ -288,6 +317,7 @@ impl Hub {
             })
             .await?
             .ok_or(HubError::Full { host })?;
+        self.counters.note_order();
         if let Some(listener) = listener {
             lock(&self.listeners).insert((host, number), listener);
         }
@@ -346,6 +376,7 @@ impl Hub {
                 of.query_row(through, params![host, last, now_ms], |row| row.get(0))
             })
             .await?;
+        self.counters.note_reports(&reports, self.offset(host));
         for report in reports {
             self.pass_on(host, report);
         }
@@ -603,6 +634,26 @@ impl Hub {
             .with(move |of| of.execute(insert, params![now_ms, who, what, about, is_refused]))
             .await
             .map(drop)
+    }
+
+    /// Returns the latest lines of the log of who did what, the latest first.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn audit_log(&self, latest: u32) -> Result<Vec<Entry>, StoreError> {
+        let query = "SELECT at, who, what, about, is_refused FROM audit ORDER BY id DESC LIMIT ?1";
+        let entry = |row: &rusqlite::Row| {
+            Ok(Entry {
+                at_ms: row.get(0)?,
+                who: row.get(1)?,
+                what: row.get(2)?,
+                about: row.get(3)?,
+                is_refused: row.get(4)?,
+            })
+        };
+        self.store
+            .with(move |of| of.prepare_cached(query)?.query_map(params![latest], entry)?.collect())
+            .await
     }
 
     /// Lets agents fetch a file by its hash.

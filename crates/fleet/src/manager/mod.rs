@@ -5,7 +5,7 @@
 //!   hub      who is here, what is ordered, what is reported
 //!     hosts  who belongs to the fleet
 //!     store  the database, written by one thread
-//! api        HTTP for people and programs: whatever the console and `treecast fleet` do
+//! api        HTTP for people and programs: whatever the console and `treecast fleet` do, and its description
 //!   access   roles, tokens, logins
 //!   asks     one question to many hosts
 //!     checks   the doctor's findings at hosts, and which host hears which
@@ -14,19 +14,29 @@
 //!   deliveries files that go to many hosts
 //!     uploads files that wait for their delivery
 //!     session one session, by which files go to many hosts at once
+//! config     what the manager's host says about it
+//! keep       how long things are kept
+//! counters   what is counted while the manager runs
+//! metrics    figures for Prometheus
+//! notices    web hooks and e-mail on what matters
+//! oidc       logins of people by an identity provider
 //! ```
 
 pub mod access;
 mod agents;
 mod api;
 mod asks;
-mod check_api;
 mod checks;
+pub mod config;
 mod console;
+mod counters;
 mod deliveries;
-mod delivery_api;
 mod hosts;
 mod hub;
+mod keep;
+mod metrics;
+pub mod notices;
+mod oidc;
 mod rollouts;
 mod runs;
 mod session;
@@ -34,7 +44,12 @@ mod site;
 mod store;
 mod uploads;
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -48,8 +63,11 @@ use treecast_host::folder;
 
 use self::{
     access::Role,
+    config::Config,
     deliveries::{Deliveries, DeliveryError},
     hub::Hub,
+    notices::{NoticeError, Notices},
+    oidc::{LoginError, Provider},
     rollouts::Rollouts,
     runs::Runs,
     store::{Store, StoreError},
@@ -59,6 +77,7 @@ use crate::{
     message::TLS_NAME,
 };
 
+pub use api::description;
 pub use hosts::{Host, HostId};
 pub use hub::HubError;
 pub use rollouts::{NewRollout, ReleaseView, Ring, RolloutView};
@@ -68,6 +87,8 @@ pub use runs::{NewRun, Repeat, RunView, State};
 pub const AGENT_PORT: u16 = 7443;
 /// The port of the console.
 pub const CONSOLE_PORT: u16 = 7444;
+/// The name of the database's file.
+const DATABASE: &str = "fleet.sqlite";
 
 /// What a manager needs to know.
 #[derive(Debug, Clone)]
@@ -83,6 +104,7 @@ pub struct Options {
     /// The treecast program.
     pub treecast: PathBuf,
     pub version: String,
+    pub config: Config,
 }
 
 /// How `treecast fleet` reaches a manager: a file that only its user may read.
@@ -108,6 +130,10 @@ pub enum ManagerError {
     Listen { address: SocketAddr, option: &'static str, source: io::Error },
     #[error("another manager runs in {}: end it first, or name another folder with --state", .0.display())]
     Busy(PathBuf),
+    #[error(transparent)]
+    Login(#[from] LoginError),
+    #[error(transparent)]
+    Notice(#[from] NoticeError),
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
 }
@@ -145,7 +171,7 @@ impl Manager {
         let failed = |source| ManagerError::File { path: options.state.clone(), source };
         let claim = folder::claim(&options.state).map_err(failed)?;
         let claim = claim.ok_or_else(|| ManagerError::Busy(options.state.clone()))?;
-        let store = Store::open(&options.state.join("fleet.sqlite"))?;
+        let store = Store::open(&options.state.join(DATABASE))?;
         let hub = Arc::new(Hub::new(store).await?);
         let tls = TlsAcceptor::from(Arc::new(server_config(&identity, TLS_NAME)?));
         let (agents, for_agents) = match listener {
@@ -157,37 +183,48 @@ impl Manager {
             None => listen(options.agents, "--listen").await?,
         };
         let (console, for_console) = listen(options.console, "--console").await?;
-        let token = access::make_token(&hub.store, "this host", Role::Administrator).await?;
-        let own = Access { api: console.to_string(), token };
-        let path = options.state.join("access.json");
-        let failed = |source| ManagerError::File { path: path.clone(), source };
-        let text = serde_json::to_string_pretty(&own).map_err(|error| failed(io::Error::other(error)))?;
-        write_private(&path, &text).map_err(failed)?;
+        write_access(&hub, console, &options.state).await?;
+        let notices = Arc::new(Notices::new(Arc::clone(&hub), &options.config.hooks, &options.config.mail)?);
+        let mut tasks = notices.start(options.config.notices.away_after()).await?;
         let runs = Runs::start(Arc::clone(&hub), &options).await?;
         let rollouts =
             Rollouts::start(Arc::clone(&hub), options.state.clone(), options.treecast.clone()).await?;
         let deliveries =
             Deliveries::start(Arc::clone(&hub), options.state.clone(), options.treecast.clone()).await?;
-        let more = delivery_api::router(deliveries).merge(check_api::router(Arc::clone(&hub)));
         let api = api::Api::new(
             Arc::clone(&hub),
             runs,
             rollouts,
+            deliveries,
             identity.public_key(),
             advertised(&options, agents),
+            options.clone(),
+            options.config.login.as_ref().map(Provider::new).transpose()?,
         );
         let own = access::Caller { name: "this host".into(), role: Role::Administrator };
         let link = api.link(own).map_err(|error| StoreError::Failed(error.to_string()))?;
         let login = format!("http://{console}{link}");
-        let tasks = vec![
+        tasks.extend([
             tokio::spawn(agents::serve(for_agents, tls, Arc::clone(&hub))),
             tokio::spawn(async move {
                 // It ends with the manager.
-                _ = axum::serve(for_console, api.router(more)).await;
+                let service = api.router().into_make_service_with_connect_info::<SocketAddr>();
+                _ = axum::serve(for_console, service).await;
             }),
-        ];
+            tokio::spawn(keep::work(Arc::downgrade(&hub), options.state.join("runs"), options.config.keep)),
+        ]);
         Ok(Self { hub, identity, agents, console, login, tasks, _claim: claim })
     }
+}
+
+/// Writes down how `treecast fleet` on this host reaches the manager.
+async fn write_access(hub: &Hub, console: SocketAddr, state: &Path) -> Result<(), ManagerError> {
+    let token = access::make_token(&hub.store, "this host", Role::Administrator).await?;
+    let own = Access { api: console.to_string(), token };
+    let path = state.join("access.json");
+    let failed = |source| ManagerError::File { path: path.clone(), source };
+    let text = serde_json::to_string_pretty(&own).map_err(|error| failed(io::Error::other(error)))?;
+    write_private(&path, &text).map_err(failed)
 }
 
 async fn listen(

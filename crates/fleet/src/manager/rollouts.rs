@@ -16,6 +16,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
+use utoipa::ToSchema;
 
 mod delivery;
 mod plan;
@@ -29,7 +30,7 @@ use super::{
 };
 use crate::{
     agent::releases::Activated,
-    message::{Work, read, text_of},
+    message::{Work, of_word, read, text_of, word},
     release::{Release, ReleaseError, Signed},
 };
 
@@ -47,7 +48,7 @@ const WITHDRAWN: &str = "the release was withdrawn";
 const LONGEST_WINDOW: Duration = Duration::from_secs(15 * 24 * 3600);
 
 /// A rollout that is wanted.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct NewRollout {
     /// The number of the release.
     pub release: i64,
@@ -62,7 +63,7 @@ pub struct NewRollout {
 }
 
 /// A ring: hosts that get a release together.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Ring {
     pub select: String,
     /// The most hosts, in the order of their names. `None`: all that are selected and were in no ring before.
@@ -71,7 +72,8 @@ pub struct Ring {
 }
 
 /// A release of the manager.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Release)]
 pub struct ReleaseView {
     pub id: i64,
     pub name: String,
@@ -83,7 +85,8 @@ pub struct ReleaseView {
 }
 
 /// A rollout, as its users see it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Rollout)]
 pub struct RolloutView {
     pub id: i64,
     pub release: i64,
@@ -92,8 +95,8 @@ pub struct RolloutView {
     pub who: String,
     pub rings: Vec<Ring>,
     pub errors: u32,
-    /// approval, running, paused, stopped, done or aborted
-    pub state: String,
+    pub state: RolloutState,
+    #[schema(required)]
     pub reason: Option<String>,
     /// What each ring's session has sent, beside what one connection a host would have.
     pub sent: Vec<Sent>,
@@ -101,7 +104,8 @@ pub struct RolloutView {
 }
 
 /// What the session of a ring has sent.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = RingSent)]
 pub struct Sent {
     pub ring: u32,
     pub hosts: usize,
@@ -116,16 +120,52 @@ pub struct Sent {
 }
 
 /// A host in a rollout.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = RolloutHost)]
 pub struct HostView {
     pub host: String,
     pub ring: u32,
-    /// waiting, away, pinned, working, done or failed
-    pub state: String,
+    pub state: HostState,
+    #[schema(required)]
     pub reason: Option<String>,
     /// When the host's own window opens, in milliseconds since 1970. `None` if it waits for no window.
     #[serde(default)]
     pub until_ms: Option<u64>,
+}
+
+/// The state of a rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RolloutState {
+    /// A second person has to approve first.
+    Approval,
+    Running,
+    Paused,
+    /// It has stopped by itself.
+    Stopped,
+    Done,
+    Aborted,
+}
+
+impl RolloutState {
+    pub const ALL: [RolloutState; 6] =
+        [Self::Approval, Self::Running, Self::Paused, Self::Stopped, Self::Done, Self::Aborted];
+}
+
+/// The state of a host in a rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HostState {
+    Waiting,
+    /// It gets the release when it comes.
+    Away,
+    /// It keeps its version.
+    Pinned,
+    Working,
+    Done,
+    Failed,
+    /// It has gone back to the version before.
+    Back,
 }
 
 /// The reason why a rollout is not made.
@@ -298,15 +338,14 @@ impl Rollouts {
         for ring in &new.rings {
             self.hub.select_some(&ring.select).await?;
         }
-        let releases = self.releases().await?;
-        let release = releases.iter().find(|release| release.id == new.release);
+        let query = "SELECT name, version, withdrawn FROM releases WHERE id = ?1";
+        let columns = |row: &Row| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let release: Option<(String, String, bool)> =
+            self.hub.store.with(move |of| of.query_row(query, [new.release], columns).optional()).await?;
         match release {
             None => return Err(RolloutError::Missing(format!("there is no release {}", new.release))),
-            Some(release) if release.is_withdrawn => {
-                return Err(RolloutError::Wrong(format!(
-                    "{} {} is withdrawn",
-                    release.name, release.version
-                )));
+            Some((name, version, true)) => {
+                return Err(RolloutError::Wrong(format!("{name} {version} is withdrawn")));
             }
             Some(_) => {}
         }
@@ -336,7 +375,7 @@ impl Rollouts {
     /// If there is no such rollout, or that cannot be done with it now.
     pub async fn change(self: &Arc<Self>, id: i64, who: &str, to: &str) -> Result<(), RolloutError> {
         let view = self.one(id).await?;
-        let can = match (to, view.state.as_str()) {
+        let can = match (to, word(&view.state).as_str()) {
             ("approve", "approval") if view.who == who => {
                 return Err(RolloutError::Wrong(format!("{who} has ordered it: a second person approves")));
             }
@@ -358,7 +397,7 @@ impl Rollouts {
             _ => None,
         };
         let state = can.ok_or_else(|| {
-            RolloutError::Wrong(format!("rollout {id} is {}: it cannot {to} now", view.state))
+            RolloutError::Wrong(format!("rollout {id} is {}: it cannot {to} now", word(&view.state)))
         })?;
         self.set_state(id, state, None).await?;
         if state == "running" {
@@ -373,11 +412,11 @@ impl Rollouts {
     /// If there is no such rollout.
     pub async fn go_back(self: &Arc<Self>, id: i64) -> Result<(), RolloutError> {
         let view = self.one(id).await?;
-        if view.state == "running" {
+        if view.state == RolloutState::Running {
             self.set_state(id, "aborted", Some("it goes back")).await?;
         }
         let done: Vec<String> =
-            view.hosts.into_iter().filter(|of| of.state == "done").map(|of| of.host).collect();
+            view.hosts.into_iter().filter(|of| of.state == HostState::Done).map(|of| of.host).collect();
         self.send_back(id, done, view.name);
         Ok(())
     }
@@ -454,8 +493,8 @@ impl Rollouts {
             let hosts = "SELECT hosts.name, ring, rollout_hosts.state, reason, until FROM rollout_hosts
                          JOIN hosts ON hosts.id = host WHERE rollout = ?1 ORDER BY ring, hosts.name";
             let host = |row: &Row| {
-                let (host, ring, state, reason, until_ms) =
-                    (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+                let state = of_word(&row.get::<_, String>(2)?).unwrap_or(HostState::Failed);
+                let (host, ring, reason, until_ms) = (row.get(0)?, row.get(1)?, row.get(3)?, row.get(4)?);
                 Ok(HostView { host, ring, state, reason, until_ms })
             };
             let hosts = of.prepare(hosts)?.query_map([id], host)?.collect::<Result<_, _>>()?;
@@ -752,7 +791,7 @@ fn view(row: &Row) -> rusqlite::Result<RolloutView> {
         who: row.get(4)?,
         rings: read(&row.get::<_, String>(5)?).unwrap_or_default(),
         errors: row.get(6)?,
-        state: row.get(7)?,
+        state: of_word(&row.get::<_, String>(7)?).unwrap_or(RolloutState::Stopped),
         reason: row.get(8)?,
         sent: Vec::new(),
         hosts: Vec::new(),

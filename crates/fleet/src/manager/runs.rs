@@ -15,8 +15,9 @@ use rusqlite::{OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::{runtime::Handle, sync::Notify};
-use treecast_experiment::{self as experiment, Experiment, Order, Results};
+use treecast_experiment::{self as experiment, Experiment, Order, Preview, Results};
 use treecast_host::quantity;
+use utoipa::ToSchema;
 
 use super::{
     Options,
@@ -24,19 +25,19 @@ use super::{
     site::Fleet,
     store::{Store, StoreError},
 };
-use crate::message::Work;
+use crate::message::{Work, of_word, word};
 
 /// The name of the results database of a run.
 const DATABASE: &str = "results.sqlite";
 /// The name of the file with what a run has told, one JSON event a line, as `treecast lab run --json` prints it.
-const EVENTS: &str = "events";
+pub const EVENTS: &str = "events";
 /// The name of the file with what a run came to, in JSON.
 const RESULTS: &str = "results.json";
 /// The most runs that wait.
 const MAX_WAITING: u32 = 1_000;
 
 /// A run that is wanted.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct NewRun {
     /// The name of the results.
     pub name: String,
@@ -59,7 +60,7 @@ pub struct NewRun {
 }
 
 /// How a run is repeated.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Repeat {
     /// The time between two beginnings, such as `1h`.
     pub every: String,
@@ -78,8 +79,9 @@ impl Repeat {
 }
 
 /// The state of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = RunState)]
 pub enum State {
     Waiting,
     Running,
@@ -92,21 +94,7 @@ pub enum State {
 }
 
 impl State {
-    const ALL: [(State, &'static str); 5] = [
-        (State::Waiting, "waiting"),
-        (State::Running, "running"),
-        (State::Done, "done"),
-        (State::Aborted, "aborted"),
-        (State::Failed, "failed"),
-    ];
-
-    fn word(self) -> &'static str {
-        Self::ALL.iter().find(|(state, _)| *state == self).map_or("failed", |(_, word)| word)
-    }
-
-    fn of(word: &str) -> Self {
-        Self::ALL.iter().find(|(_, known)| *known == word).map_or(Self::Failed, |(state, _)| *state)
-    }
+    pub const ALL: [State; 5] = [State::Waiting, State::Running, State::Done, State::Aborted, State::Failed];
 
     /// Whether nothing more comes of the run.
     pub fn is_over(self) -> bool {
@@ -115,7 +103,8 @@ impl State {
 }
 
 /// A run, as its users see it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Run)]
 pub struct RunView {
     pub id: i64,
     pub name: String,
@@ -131,16 +120,21 @@ pub struct RunView {
     pub ordered_ms: u64,
     /// When it begins at the earliest.
     pub due_ms: u64,
+    #[schema(required)]
     pub begun_ms: Option<u64>,
+    #[schema(required)]
     pub ended_ms: Option<u64>,
     pub state: State,
     /// Why it is in this state, or how it went.
+    #[schema(required)]
     pub reason: Option<String>,
     /// The events that it has told so far, as `treecast lab run --json` prints them. Empty in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<experiment::Event<'static>>)]
     pub events: Vec<serde_json::Value>,
     /// What it came to, when it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Results>)]
     pub results: Option<serde_json::Value>,
 }
 
@@ -189,14 +183,12 @@ impl Runs {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub async fn plan(&self, run: NewRun) -> Result<serde_json::Value, RunsError> {
+    pub async fn plan(&self, run: NewRun) -> Result<Preview, RunsError> {
         let place = self.place(&run, 0).await?;
         let experiment = read(&run)?;
         let preview = tokio::task::spawn_blocking(move || experiment::preview(&place, &experiment));
         let preview = preview.await.map_err(|error| RunsError::Experiment(error.to_string()))?;
-        preview
-            .map(|preview| serde_json::json!(preview))
-            .map_err(|error| RunsError::Experiment(error.to_string()))
+        preview.map_err(|error| RunsError::Experiment(error.to_string()))
     }
 
     /// Orders a run.
@@ -234,18 +226,17 @@ impl Runs {
     }
 
     /// Ends a run, or takes it out of the queue.
-    pub fn abort(&self, id: i64) {
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn abort(&self, id: i64) -> Result<(), StoreError> {
         if let Some(stop) = self.lock().get(&id) {
             stop.store(true, Ordering::Relaxed);
         }
-        let hub = Arc::clone(&self.hub);
-        self.runtime.spawn(async move {
-            let ended = "UPDATE runs SET state = 'aborted', ended = ?2 WHERE id = ?1 AND state = 'waiting'";
-            if let Err(error) = hub.store.with(move |of| of.execute(ended, params![id, now_ms()])).await {
-                tracing::error!("run {id} is not aborted: {error}");
-            }
-            hub.tell(Change::Run { id });
-        });
+        let ended = "UPDATE runs SET state = 'aborted', ended = ?2 WHERE id = ?1 AND state = 'waiting'";
+        self.hub.store.with(move |of| of.execute(ended, params![id, now_ms()])).await?;
+        self.hub.tell(Change::Run { id });
+        Ok(())
     }
 
     /// Returns all runs, the latest first.
@@ -337,7 +328,7 @@ impl Runs {
         let now_ms = now_ms();
         let column = if state == State::Running { "begun" } else { "ended" };
         let update = format!("UPDATE runs SET state = ?2, reason = ?3, {column} = ?4 WHERE id = ?1");
-        self.hub.store.with(move |of| of.execute(&update, params![id, state.word(), reason, now_ms])).await?;
+        self.hub.store.with(move |of| of.execute(&update, params![id, word(&state), reason, now_ms])).await?;
         self.hub.tell(Change::Run { id });
         Ok(())
     }
@@ -359,7 +350,7 @@ fn run(row: &Row) -> rusqlite::Result<RunView> {
         ordered_ms: row.get(5)?,
         begun_ms: row.get(6)?,
         ended_ms: row.get(7)?,
-        state: State::of(&row.get::<_, String>(8)?),
+        state: of_word(&row.get::<_, String>(8)?).unwrap_or(State::Failed),
         reason: row.get(9)?,
         due_ms: row.get(10)?,
         file: String::new(),
@@ -387,19 +378,26 @@ fn sentence(results: &Results) -> String {
 /// Marks the runs of an earlier start, and ends their programs.
 async fn end_earlier(hub: &Hub) -> Result<(), StoreError> {
     let now_ms = now_ms();
-    let programs: Vec<(i64, u64)> = hub
+    let (runs, programs): (Vec<i64>, Vec<(i64, u64)>) = hub
         .store
         .with(move |of| {
             let reason = "the manager was started again meanwhile";
-            let ended = "UPDATE runs SET state = 'failed', reason = ?1, ended = ?2 WHERE state = 'running'";
-            if of.execute(ended, params![reason, now_ms])? == 0 {
-                return Ok(Vec::new());
+            let ended = "UPDATE runs SET state = 'failed', reason = ?1, ended = ?2 WHERE state = 'running' RETURNING id";
+            let runs: Vec<i64> = of
+                .prepare(ended)?
+                .query_map(params![reason, now_ms], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            if runs.is_empty() {
+                return Ok((runs, Vec::new()));
             }
             let open = "SELECT host, number FROM orders WHERE ended IS NULL AND work LIKE '{\"do\":\"start\"%'
                         AND NOT EXISTS (SELECT 1 FROM asked WHERE asked.host = orders.host AND asked.order_number = orders.number)";
-            of.prepare(open)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+            let mut open = of.prepare(open)?;
+            let programs = open.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok((runs, programs.collect::<Result<_, _>>()?))
         })
         .await?;
+    runs.into_iter().for_each(|id| hub.tell(Change::Run { id }));
     for (host, order) in programs {
         // A host for which too much waits has more to do than to end a program, which ends by itself.
         if let Err(error) = hub.order(host, Work::Signal { order, signal: libc::SIGTERM }).await {

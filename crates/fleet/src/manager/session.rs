@@ -33,7 +33,7 @@ const END_TIME: Duration = Duration::from_secs(60);
 const SLOWEST_BYTES: u64 = 10_000;
 
 /// A session that is wanted.
-pub struct Session<'a> {
+pub struct Transmission<'a> {
     pub hub: &'a Hub,
     /// The treecast program.
     pub treecast: &'a Path,
@@ -65,7 +65,7 @@ pub enum SessionError {
 /// A receiver's order, with what is reported about it.
 type Ordered = (i64, u64, mpsc::UnboundedReceiver<Report>);
 
-impl Session<'_> {
+impl Transmission<'_> {
     /// Sends to all hosts until each has ended, or `stop` is ready. `hear` gets each event that the sender tells.
     ///
     /// # Errors

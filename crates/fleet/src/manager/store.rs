@@ -141,6 +141,8 @@ const SCHEMA: &str = "
         order_number INTEGER NOT NULL, came INTEGER NOT NULL, at_ns INTEGER NOT NULL, what TEXT NOT NULL,
         PRIMARY KEY (host, number));
     CREATE INDEX IF NOT EXISTS reports_of_order ON reports (host, order_number, number);
+    CREATE INDEX IF NOT EXISTS reports_by_time ON reports (came);
+    CREATE INDEX IF NOT EXISTS orders_by_time ON orders (ended) WHERE ended IS NOT NULL;
     CREATE TABLE IF NOT EXISTS asks (
         id INTEGER PRIMARY KEY, asked INTEGER NOT NULL, who TEXT NOT NULL, selection TEXT NOT NULL, work TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS asked (
@@ -180,6 +182,11 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS audit (
         id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL,
         about TEXT NOT NULL, is_refused INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS notices (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, kind TEXT NOT NULL, about TEXT NOT NULL, says TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS deliveries (
+        id INTEGER PRIMARY KEY, notice INTEGER NOT NULL REFERENCES notices (id) ON DELETE CASCADE, way TEXT NOT NULL,
+        attempts INTEGER NOT NULL, due INTEGER NOT NULL);
     CREATE TRIGGER IF NOT EXISTS audit_stays BEFORE DELETE ON audit
         BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END;
     CREATE TRIGGER IF NOT EXISTS audit_stands BEFORE UPDATE ON audit

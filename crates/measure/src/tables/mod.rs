@@ -101,16 +101,21 @@ impl Table {
 
     /// The table as text for a terminal: title, heading, rows and notes, each line with its end.
     pub fn to_text(&self) -> String {
+        let mut text = format!("{}\n{}", self.title, self.lines());
+        for note in &self.notes {
+            text += &format!("{note}\n");
+        }
+        text
+    }
+
+    /// The heading and the rows as text for a terminal, each line with its end.
+    pub fn lines(&self) -> String {
         let widths: Vec<usize> = (0..self.columns.len()).map(|index| self.width(index)).collect();
         let heading: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
-        let mut text = format!("{}\n", self.title);
-        text += &self.line(&heading, &widths);
+        let mut text = self.line(&heading, &widths);
         for row in &self.rows {
             let cells: Vec<&str> = row.iter().map(|cell| cell.text.as_str()).collect();
             text += &self.line(&cells, &widths);
-        }
-        for note in &self.notes {
-            text += &format!("{note}\n");
         }
         text
     }

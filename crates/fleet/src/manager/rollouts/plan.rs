@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use treecast_experiment::forecast::{Question, forecast};
+use utoipa::ToSchema;
 
 use super::{NewRollout, PINNED, RolloutError, Rollouts, ways::Way};
 use crate::{manager::hosts::HostId, release::Release};
@@ -14,7 +15,7 @@ const RATE_BPS: u64 = 100_000_000;
 const LOSS: f64 = 0.001;
 
 /// A rollout whose cost is asked for.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct NewPlan {
     #[serde(flatten)]
     pub rollout: NewRollout,
@@ -27,7 +28,7 @@ pub struct NewPlan {
 }
 
 /// The cost of a rollout.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct PlanView {
     pub name: String,
     pub version: String,
@@ -37,7 +38,7 @@ pub struct PlanView {
 }
 
 /// The cost of a ring, and who is in it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RingPlan {
     pub ring: u32,
     pub hosts: usize,
@@ -53,7 +54,7 @@ pub struct RingPlan {
 }
 
 /// The cost of a ring's session by one fanout, as the simulator finds it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Forecast {
     /// `multicast` or `unicast`. `--fanout auto` has the cost of multicast where the network has it, and of unicast where it has not.
     pub fanout: String,

@@ -42,7 +42,7 @@ pub struct Begin {
 pub enum Told {
     /// The socket is open.
     Ready,
-    /// So many packets have come until now.
+    /// The number of packets that have come until now.
     Came {
         packets: u64,
     },
