@@ -55,7 +55,8 @@ impl Notices {
                 let id: i64 =
                     of.query_row(insert, params![now_ms, word(&kind), about, says], |row| row.get(0))?;
                 for way in ways {
-                    let insert = "INSERT INTO deliveries (notice, way, attempts, due) VALUES (?1, ?2, 0, ?3)";
+                    let insert =
+                        "INSERT INTO notices_due (notice, way, attempts, due) VALUES (?1, ?2, 0, ?3)";
                     of.execute(insert, params![id, way, now_ms])?;
                 }
                 of.execute("DELETE FROM notices WHERE id <= ?1", [id - MOST])
@@ -71,8 +72,8 @@ impl Notices {
     /// If the database fails.
     pub(super) async fn due(&self, most: u32) -> Result<Vec<Delivery>, StoreError> {
         let now_ms = now_ms();
-        let query = "SELECT deliveries.id, way, attempts, notices.id, at, kind, about, says FROM deliveries
-                     JOIN notices ON notices.id = notice WHERE due <= ?1 ORDER BY due, deliveries.id LIMIT ?2";
+        let query = "SELECT notices_due.id, way, attempts, notices.id, at, kind, about, says FROM notices_due
+                     JOIN notices ON notices.id = notice WHERE due <= ?1 ORDER BY due, notices_due.id LIMIT ?2";
         let delivery = |row: &rusqlite::Row| {
             let kind: String = row.get(5)?;
             Ok(Delivery {
@@ -100,7 +101,7 @@ impl Notices {
     /// # Errors
     /// If the database fails.
     pub(super) async fn next_due_ms(&self) -> Result<Option<u64>, StoreError> {
-        let query = "SELECT due FROM deliveries ORDER BY due LIMIT 1";
+        let query = "SELECT due FROM notices_due ORDER BY due LIMIT 1";
         self.hub.store.with(move |of| of.query_row(query, [], |row| row.get(0)).optional()).await
     }
 
@@ -109,7 +110,7 @@ impl Notices {
     /// # Errors
     /// If the database fails.
     pub(super) async fn put_off(&self, id: i64, due_ms: u64) -> Result<(), StoreError> {
-        let update = "UPDATE deliveries SET attempts = attempts + 1, due = ?2 WHERE id = ?1";
+        let update = "UPDATE notices_due SET attempts = attempts + 1, due = ?2 WHERE id = ?1";
         self.hub.store.with(move |of| of.execute(update, params![id, due_ms])).await.map(drop)
     }
 
@@ -120,7 +121,7 @@ impl Notices {
     pub(super) async fn end(&self, id: i64) -> Result<(), StoreError> {
         self.hub
             .store
-            .with(move |of| of.execute("DELETE FROM deliveries WHERE id = ?1", [id]))
+            .with(move |of| of.execute("DELETE FROM notices_due WHERE id = ?1", [id]))
             .await
             .map(drop)
     }
