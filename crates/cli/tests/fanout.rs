@@ -1,7 +1,7 @@
 //! `treecast send --fanout mead|xcast|auto` between network namespaces, by way of `treecast router`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -69,6 +69,21 @@ fn ways(events: &[Value]) -> BTreeMap<String, String> {
         ways.entry(text(event, "receiver")).or_insert_with(|| text(event, "way"));
     }
     ways
+}
+
+/// The most receivers that one fanout served at a time.
+fn most_at_a_time(events: &[Value], way: &str) -> usize {
+    let mut served = BTreeSet::new();
+    let counts = events.iter().filter(|event| event["event"] == "way").map(|event| {
+        let receiver = event["receiver"].as_str().expect("a text");
+        if event["way"] == way {
+            served.insert(receiver)
+        } else {
+            served.remove(receiver)
+        };
+        served.len()
+    });
+    counts.max().unwrap_or(0)
 }
 
 fn expected(ways: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -244,8 +259,8 @@ fn a_router_of_the_other_dialect_is_spoken_to_in_it() {
     let _routers = routers(&network, ["r1"], "--dialect linux-6.5");
     let options = "--fanout mead --rate 20M --mead-dialect linux-6.5 --max 3";
     let delivered = deliver(&network, LEN, options);
-    // A router and two receivers: the third is alone.
-    assert_eq!(ways(&delivered.events).len(), 2, "{:?}", delivered.events);
+    // A router and two receivers: the third is alone. On a busy machine, they may take turns.
+    assert_eq!(most_at_a_time(&delivered.events, "mead"), 2, "{:?}", delivered.events);
     assert!(delivered.left_bytes("mead") > SERVED_BYTES, "{}", delivered.done);
 }
 

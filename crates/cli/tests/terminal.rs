@@ -80,6 +80,8 @@ fn ctrl_c_keeps_what_came_and_ctrl_c_once_more_removes_it() {
     let other = scratch.receive("b", "");
     let mut receiver = Typed::start(&scratch, "receive --interface lo --into a @ticket");
     scratch.wait_for_part("a");
+    // On a busy machine, everything might come before Ctrl-C is read.
+    sender.signal(libc::SIGSTOP);
     receiver.types("\u{3}");
     wait_until("it says what is kept", || receiver.shows("Ctrl-C within 3 s removes them"));
     assert_eq!(scratch.parts("a"), 1);
@@ -94,6 +96,7 @@ fn ctrl_c_keeps_what_came_and_ctrl_c_once_more_removes_it() {
     );
     assert_eq!(receiver.child.wait().unwrap().code(), Some(1));
     assert!(scratch.names("a").is_empty(), "nothing is left");
+    sender.signal(libc::SIGCONT);
     finish_well(other);
     drop(sender);
     scratch.assert_file("b/file", 4_000_000);

@@ -193,9 +193,7 @@ impl Manager {
             Deliveries::start(Arc::clone(&hub), options.state.clone(), options.treecast.clone()).await?;
         let api = api::Api::new(
             Arc::clone(&hub),
-            runs,
-            rollouts,
-            deliveries,
+            api::Works { runs, rollouts, deliveries },
             identity.public_key(),
             advertised(&options, agents),
             options.clone(),

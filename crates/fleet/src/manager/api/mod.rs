@@ -82,6 +82,13 @@ struct Inner {
     links: Mutex<HashMap<String, Caller>>,
 }
 
+/// The works that a manager does over time.
+pub struct Works {
+    pub runs: Arc<Runs>,
+    pub rollouts: Arc<Rollouts>,
+    pub deliveries: Arc<Deliveries>,
+}
+
 /// Returns the routes of the API.
 fn routes() -> Routes {
     Routes::default()
@@ -166,9 +173,7 @@ async fn describe() -> Result<Description, Denied> {
 impl Api {
     pub fn new(
         hub: Arc<Hub>,
-        runs: Arc<Runs>,
-        rollouts: Arc<Rollouts>,
-        deliveries: Arc<Deliveries>,
+        Works { runs, rollouts, deliveries }: Works,
         key: PublicKey,
         addresses: Vec<String>,
         options: Options,
