@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use treecast_driver::security::Identity;
 use treecast_experiment::{Event, Failure, Finished, Results};
-use treecast_fleet::{client::Client, manager::description, release::Release};
+use treecast_fleet::{manager::description, release::Release};
 
 use crate::support::{Fleet, until, was_refused};
 
@@ -67,12 +67,6 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
 /// A path with something in the place of its variables.
 fn filled(path: &str) -> String {
     path.replace("{name}", "x").replace("{id}", "1").replace("{change}", "pause")
-}
-
-async fn token(fleet: &Fleet, role: &str) -> String {
-    let own = Client::of_state(&fleet.state()).unwrap();
-    let made: Value = own.post(&format!("/api/tokens/{role}"), &json!({ "role": role })).await.unwrap();
-    made["token"].as_str().unwrap().to_owned()
 }
 
 /// Returns the properties of all parts of a schema together.
@@ -174,7 +168,7 @@ async fn every_route_asks_for_the_role_that_is_described() {
     let fleet = Fleet::new().await;
     let mut tokens = Vec::new();
     for role in ROLES {
-        tokens.push(token(&fleet, role).await);
+        tokens.push(fleet.token(role, role).await);
     }
     let document = document();
     let mut open = Vec::new();
@@ -210,7 +204,7 @@ async fn every_route_asks_for_the_role_that_is_described() {
 async fn answers_are_as_they_are_described() {
     let fleet = Fleet::new().await;
     let _agent = fleet.agent("a").await;
-    let token = token(&fleet, "administrator").await;
+    let token = fleet.token("administrator", "administrator").await;
     let document = document();
     let ask = async |method: &str, path: &str, at: &str, body: Value| {
         let (status, told) = send(&fleet, method, at, Some(&token), &body).await;

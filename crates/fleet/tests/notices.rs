@@ -137,8 +137,7 @@ async fn rollouts_that_wait_and_strangers_are_told() {
     let told = read(&next(&mut said).await);
     assert_eq!(told["kind"], "rollout-waits", "{told}");
     assert!(told["about"].as_str().unwrap().contains("app 1.0"), "{told}");
-    let made: Value = own.post("/api/tokens/second", &json!({ "role": "release-manager" })).await.unwrap();
-    let second = Client::new(fleet.manager.console.to_string(), made["token"].as_str().unwrap().to_owned());
+    let second = fleet.client("second", "release-manager").await;
     // This host trusts nobody's releases.
     let _: Value =
         second.post(&format!("/api/rollouts/{}/approve", rollout["id"]), &json!({})).await.unwrap();

@@ -60,11 +60,8 @@ async fn each_role_is_refused_what_is_above_it_and_the_log_has_it() {
     let fleet = Fleet::new().await;
     let _agent = fleet.agent("a").await;
     let own = Client::of_state(&fleet.state()).unwrap();
-    let token = async |role: &str| {
-        let made: Value = own.post(&format!("/api/tokens/{role}"), &json!({ "role": role })).await.unwrap();
-        Client::new(fleet.manager.console.to_string(), made["token"].as_str().unwrap().to_owned())
-    };
-    let (viewer, operator) = (token("viewer").await, token("operator").await);
+    let (viewer, operator) =
+        (fleet.client("viewer", "viewer").await, fleet.client("operator", "operator").await);
     assert_eq!(viewer.get::<Vec<Value>>("/api/hosts").await.unwrap().len(), 1);
     for (path, body) in [
         ("/api/asks", json!({ "select": "all" })),
@@ -116,8 +113,7 @@ async fn a_release_is_taken_as_it_was_signed_and_by_those_who_may() {
     let altered = Signed { release: signed.release.replace("1.0", "1.1"), ..signed.clone() };
     let refused = own.post::<Value>("/api/releases", &add(&altered)).await.unwrap_err().to_string();
     assert!(refused.contains("altered after that"), "{refused}");
-    let made: Value = own.post("/api/tokens/op", &json!({ "role": "operator" })).await.unwrap();
-    let operator = Client::new(fleet.manager.console.to_string(), made["token"].as_str().unwrap().to_owned());
+    let operator = fleet.client("op", "operator").await;
     for (path, body) in
         [("/api/releases", add(&signed)), ("/api/rollouts", json!({ "release": 1, "rings": [] }))]
     {
@@ -144,8 +140,7 @@ async fn a_release_is_taken_as_it_was_signed_and_by_those_who_may() {
     let refused = own.post::<Value>(&format!("{path}/approve"), &json!({})).await.unwrap_err().to_string();
     assert!(refused.contains("a second person approves"), "{refused}");
     // This host trusts nobody's releases.
-    let made: Value = own.post("/api/tokens/second", &json!({ "role": "release-manager" })).await.unwrap();
-    let second = Client::new(fleet.manager.console.to_string(), made["token"].as_str().unwrap().to_owned());
+    let second = fleet.client("second", "release-manager").await;
     let _: Value = second.post(&format!("{path}/approve"), &json!({})).await.unwrap();
     until("the rollout stops", || async { own.get::<Value>(&path).await.unwrap()["state"] == "stopped" })
         .await;

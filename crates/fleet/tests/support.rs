@@ -168,6 +168,18 @@ impl Fleet {
         self.folder.0.join("manager")
     }
 
+    /// Makes a token of a role, under this name.
+    pub async fn token(&self, name: &str, role: &str) -> String {
+        let own = Client::of_state(&self.state()).unwrap();
+        let made: Value = own.post(&format!("/api/tokens/{name}"), &json!({ "role": role })).await.unwrap();
+        made["token"].as_str().unwrap().to_owned()
+    }
+
+    /// A client with a token of a role, which has this name in the log.
+    pub async fn client(&self, name: &str, role: &str) -> Client {
+        Client::new(self.manager.console.to_string(), self.token(name, role).await)
+    }
+
     /// Starts an agent and waits until it is connected.
     pub async fn agent(&self, name: &str) -> Agent {
         let mut agent = Agent::start(&self.folder.0.join(name), name, Some(&self.code));

@@ -80,11 +80,8 @@ async fn a_delivery_names_only_what_its_user_may_and_leaves_no_upload_behind() {
     let fleet = Fleet::new().await;
     let _agent = fleet.agent("a").await;
     let own = Client::of_state(&fleet.state()).unwrap();
-    let token = async |role: &str| {
-        let made: Value = own.post(&format!("/api/tokens/{role}"), &json!({ "role": role })).await.unwrap();
-        Client::new(fleet.manager.console.to_string(), made["token"].as_str().unwrap().to_owned())
-    };
-    let (viewer, operator) = (token("viewer").await, token("operator").await);
+    let (viewer, operator) =
+        (fleet.client("viewer", "viewer").await, fleet.client("operator", "operator").await);
     let file = fleet.folder.0.join("file");
     std::fs::write(&file, "bytes").unwrap();
     let refused = viewer.post::<Value>("/api/uploads", &json!({})).await.unwrap_err().to_string();
