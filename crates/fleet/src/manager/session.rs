@@ -114,26 +114,14 @@ impl Transmission<'_> {
         let mut command = Command::new(self.treecast);
         command.args(["send", "--json", "--fanout", "auto", "--wait", &self.receivers.len().to_string()]);
         command.args(["--wait-timeout", &format!("{}s", GATHER_TIME.as_secs()), "--"]).args(&self.paths);
-        let mut sender = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let output = sender.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;
-        Ok((sender, BufReader::new(output).lines()))
+        start(command.stderr(Stdio::piped()))
     }
 
     /// Has each host receive. Those that were ordered are in `receivers` even if a later one cannot be.
     async fn start_receivers(&self, ticket: &str, receivers: &mut Vec<Ordered>) -> Result<(), SessionError> {
         for (host, folder) in &self.receivers {
-            let mut arguments: Vec<String> =
-                ["receive", "--json", "--name", &host.name].map(str::to_owned).into();
-            // A host without other interfaces than its loopback has none to name.
-            if !host.facts.interface.is_empty() {
-                arguments.extend(["--interface".to_owned(), host.facts.interface.clone()]);
-            }
-            arguments.extend(["--into".to_owned(), folder.to_string_lossy().into_owned(), ticket.to_owned()]);
+            let mut arguments = receiving(host, folder);
+            arguments.push(ticket.to_owned());
             let limit = GATHER_TIME * 3 + Duration::from_secs(3600 + self.size_bytes / SLOWEST_BYTES);
             let start = Start {
                 program: Program::Treecast,
@@ -163,6 +151,27 @@ impl Transmission<'_> {
         });
         futures_util::future::join_all(end).await;
     }
+}
+
+/// Starts a sender. Returns it with the lines of its output.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn start(command: &mut Command) -> io::Result<(Child, Lines<BufReader<ChildStdout>>)> {
+    let mut sender = command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+    let output = sender.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;
+    Ok((sender, BufReader::new(output).lines()))
+}
+
+/// Returns the words by which a host receives into a folder. A ticket is to follow.
+pub fn receiving(host: &Host, folder: &Path) -> Vec<String> {
+    let mut words: Vec<String> = ["receive", "--json", "--name", &host.name].map(str::to_owned).into();
+    // A host without other interfaces than its loopback has none to name.
+    if !host.facts.interface.is_empty() {
+        words.extend(["--interface".to_owned(), host.facts.interface.clone()]);
+    }
+    words.extend(["--into".to_owned(), folder.to_string_lossy().into_owned()]);
+    words
 }
 
 /// Waits for the last report about an order.

@@ -9,8 +9,8 @@ use std::{
 
 use serde_json::Value;
 use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, Command},
+    io::{BufReader, Lines},
+    process::{Child, ChildStdout, Command},
     sync::{mpsc, watch},
     time::timeout,
 };
@@ -24,6 +24,7 @@ use crate::{
     manager::{
         hosts::{Host, HostId},
         hub::too_long,
+        session,
     },
     message::{Program, Report, Start, What, Work},
 };
@@ -230,7 +231,7 @@ impl Rollouts {
         task: &Task,
         receivers: usize,
         is_delta: bool,
-    ) -> io::Result<(Child, tokio::io::Lines<BufReader<tokio::process::ChildStdout>>)> {
+    ) -> io::Result<(Child, Lines<BufReader<ChildStdout>>)> {
         let mut command = Command::new(&self.treecast);
         command.args(["send", "--json", "--fanout", "auto", "--wait", &receivers.to_string()]);
         command.args([
@@ -244,14 +245,7 @@ impl Rollouts {
         command.args(if is_delta { &["--delta"][..] } else { &["--fec", "auto"] });
         // With a slash at the end, what is in the folder.
         command.arg(task.folder.join(""));
-        let mut sender = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()?;
-        let output = sender.stdout.take().ok_or_else(|| io::Error::other("the sender has no output"))?;
-        Ok((sender, BufReader::new(output).lines()))
+        session::start(command.stderr(Stdio::null()))
     }
 
     async fn start_receivers(
@@ -262,11 +256,8 @@ impl Rollouts {
     ) -> Result<Vec<Receiver>, RolloutError> {
         let mut receivers = Vec::new();
         for ((host, _), staged) in hosts {
-            let mut arguments: Vec<String> =
-                ["receive", "--json", "--name", &host.name].map(str::to_owned).into();
-            let words = ["--interface", &host.facts.interface, "--wait-for-space", ROOM_SECONDS, "--into"];
-            arguments.extend(words.map(str::to_owned));
-            arguments.push(staged.into.to_string_lossy().into_owned());
+            let mut arguments = session::receiving(host, &staged.into);
+            arguments.extend(["--wait-for-space", ROOM_SECONDS].map(str::to_owned));
             if let Some(old) = staged.old.as_ref().filter(|_| is_delta) {
                 arguments.extend(["--old".to_owned(), old.folder.to_string_lossy().into_owned()]);
             }
